@@ -1,0 +1,96 @@
+"""The contract of a controller: what steers the buffer of one trainer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rudder.decision import Decision
+from rudder.errors import ControllerError
+from rudder.observation import Observation, Task
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a controller needs and how it behaves; selects the conformance checks that apply.
+
+    Attributes:
+        fitted_model: needs a model from the model store.
+        stochastic: its decisions depend on the seed.
+        llm: asks a language model.
+        own_process: wants a process of its own rather than a thread of the trainer.
+        reads_seconds: its decisions depend on measured seconds, so a replay may differ.
+        deadline_s: seconds after which an open question counts as a timeout.
+    """
+
+    fitted_model: bool = False
+    stochastic: bool = False
+    llm: bool = False
+    own_process: bool = False
+    reads_seconds: bool = False
+    deadline_s: float = 30.0
+
+
+class Controller:
+    """Decides, for the next minibatch, whether stale rows are replaced.
+
+    Subclasses override :meth:`_decide` and, where needed, :meth:`_reset` and :meth:`_close`. The
+    constructor takes the parameters of the spec as keyword arguments and stores them; heavy state
+    (weights, processes) loads in :meth:`_reset`. Before ``reset`` a controller can be pickled.
+    A controller sees only the task and the observations: no engine, no file, no global.
+
+    >>> class Sometimes(Controller):
+    ...     def _decide(self, observation):
+    ...         return Decision(replace=observation.window.hit_rate < 0.5)
+    """
+
+    tags: ClassVar[Capabilities] = Capabilities()
+
+    def reset(self, task: Task) -> None:
+        """Start a run. May be called again for another run.
+
+        Raises:
+            ControllerError: what the controller needs is missing or broken.
+        """
+        self._reset(task)
+
+    def decide(self, observation: Observation) -> Decision:
+        """Answer one observation; never raises.
+
+        An exception becomes the outcome ``error``, an answer that breaks the contract ``invalid``;
+        both keep the buffer. ``latency_s`` is filled in.
+        """
+        start = time.perf_counter()
+        try:
+            decision = self._decide(observation)
+        except Exception as error:
+            _log.warning("%s failed on %d", type(self).__name__, observation.index, exc_info=True)
+            decision = Decision.keep(f"{type(error).__name__}: {error}", outcome="error")
+        else:
+            try:
+                if not isinstance(decision, Decision):
+                    raise ControllerError(f"answered {decision!r} instead of a Decision")
+                decision.validated()
+            except ControllerError as error:
+                decision = Decision.keep(str(error), outcome="invalid")
+        if decision.outcome != "valid" and decision.replace:
+            decision = dataclasses.replace(decision, replace=False)
+        return dataclasses.replace(decision, latency_s=time.perf_counter() - start)
+
+    def close(self) -> None:
+        """Release what ``reset`` took. Safe to call twice, and without ``reset``."""
+        self._close()
+
+    def _reset(self, task: Task) -> None:
+        """Hook: load heavy state, forget the previous run."""
+
+    def _decide(self, observation: Observation) -> Decision:
+        raise TypeError(f"{type(self).__name__} must override _decide(observation)")
+
+    def _close(self) -> None:
+        """Hook: release what ``_reset`` took."""

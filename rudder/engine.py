@@ -1,0 +1,45 @@
+"""The one door to both engines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rudder.plugins import PluginFile
+from rudder.result import RunResult
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+
+Progress = Callable[[str, float], None]
+"""Called with a phase ("partition", "start", "train", "test") and its share done, 0..1."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run, without effect on what is computed.
+
+    Attributes:
+        run_dir: where tables, decisions and logs go; it is made.
+        plugins: plug-in files that every trainer loads, checked by hash.
+        progress: told about progress.
+        verify: test mode: compare every served feature row with the stored one.
+    """
+
+    run_dir: Path
+    plugins: tuple[PluginFile, ...] = ()
+    progress: Progress = field(default=lambda phase, share: None)
+    verify: bool = False
+
+
+class Engine(ABC):
+    """Runs a scenario under a controller."""
+
+    @abstractmethod
+    def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
+        """Run to the end and return what happened.
+
+        Raises:
+            RudderError: one class per cause; nothing of the run is left behind.
+        """

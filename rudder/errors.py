@@ -1,0 +1,87 @@
+"""One exception class per cause.
+
+Every message says what was found, where, and what to do about it. The command line turns a
+:class:`UsageError` into exit code 2 and any other :class:`RudderError` into exit code 1.
+"""
+
+from __future__ import annotations
+
+
+class RudderError(Exception):
+    """Base of every error that Rudder raises on purpose."""
+
+
+class UsageError(RudderError):
+    """What the user asked for cannot be meant: a wrong name, value or combination."""
+
+
+class SpecError(UsageError):
+    """A ``name:key=value`` text or a TOML spec that does not parse or does not fit its target."""
+
+
+class UnknownNameError(UsageError):
+    """A name that its registry does not hold."""
+
+
+class DuplicateNameError(RudderError):
+    """Two registrations of one name in one registry."""
+
+
+class PluginError(RudderError):
+    """A plug-in that cannot be loaded, or whose file changed since the job was made."""
+
+
+class ScenarioError(UsageError):
+    """A scenario with a value out of range or values that exclude each other."""
+
+
+class CapacityError(UsageError):
+    """A buffer that is larger than what it could ever hold."""
+
+
+class DatasetError(RudderError):
+    """A graph that cannot be read: missing, truncated, unsafe or inconsistent files."""
+
+
+class PartitionError(RudderError):
+    """A partition that cannot be made, does not fit in memory, or does not match its graph."""
+
+
+class VersionError(RudderError):
+    """Library versions that are known not to work together."""
+
+
+class ClusterError(RudderError):
+    """Hosts that cannot be started, reached or shaped."""
+
+
+class NamespaceError(ClusterError):
+    """The kernel does not allow the namespaces that emulated hosts are made of."""
+
+
+class RoleError(ClusterError):
+    """A process of a job died or did not report in time; names host, role and what it said last."""
+
+
+class TransportError(RudderError):
+    """A DistDGL request failed or returned something else than was asked for."""
+
+
+class ControllerError(RudderError):
+    """A controller that cannot be built, reset or moved to its trainer."""
+
+
+class ConformanceError(RudderError):
+    """A controller that breaks the contract of :class:`rudder.Controller`."""
+
+
+class BufferContentError(RudderError):
+    """Test mode: a served feature row differs from the stored one."""
+
+
+class TrackingError(RudderError):
+    """MLflow refused or could not be reached; results stay on disk for ``rudder sync``."""
+
+
+class ResultError(RudderError):
+    """A stored run that is incomplete or written by another schema version."""

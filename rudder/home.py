@@ -1,0 +1,68 @@
+"""The directory that holds all state: graphs, partitions, runs, traces, models, ``mlflow.db``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rudder.errors import RudderError
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths under one root. ``Home.resolve`` is the only place that reads ``RUDDER_HOME``."""
+
+    root: Path
+
+    @classmethod
+    def resolve(cls, given: Path | None = None) -> Home:
+        """``given``, else ``RUDDER_HOME``, else ``./rudder-data``; absolute, and made.
+
+        Raises:
+            RudderError: it cannot be made or written, or belongs to another user.
+        """
+        root = Path(given or os.environ.get("RUDDER_HOME") or "rudder-data").expanduser().resolve()
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RudderError(f"cannot make the data directory {root}: {error.strerror}") from error
+        if root.stat().st_uid != os.getuid():
+            raise RudderError(
+                f"the data directory {root} belongs to uid {root.stat().st_uid}, you are "
+                f"{os.getuid()}; choose another with --home"
+            )
+        if not os.access(root, os.W_OK | os.X_OK):
+            raise RudderError(f"the data directory {root} is not writable; choose another: --home")
+        return cls(root)
+
+    @property
+    def graphs(self) -> Path:
+        return self._made("graphs")
+
+    @property
+    def partitions(self) -> Path:
+        return self._made("partitions")
+
+    @property
+    def runs(self) -> Path:
+        return self._made("runs")
+
+    @property
+    def outbox(self) -> Path:
+        """Runs that MLflow has not received yet (``rudder sync`` sends them)."""
+        return self._made("outbox")
+
+    @property
+    def mlflow_uri(self) -> str:
+        """The default tracking store: SQLite under the root."""
+        return f"sqlite:///{self.root / 'mlflow.db'}"
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        return self._made("mlflow-artifacts")
+
+    def _made(self, name: str) -> Path:
+        path = self.root / name
+        path.mkdir(exist_ok=True)
+        return path

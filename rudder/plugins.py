@@ -1,0 +1,95 @@
+"""Finding and loading plug-ins: installed ones by entry point, single files by path.
+
+An entry point in the group ``rudder.plugins`` names a module; importing it registers its names.
+``--plugin FILE.py`` does the same for one file, which travels with a job by its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from rudder.errors import PluginError, RudderError
+
+GROUP = "rudder.plugins"
+_log = logging.getLogger(__name__)
+_loaded = False
+broken: dict[str, str] = {}
+"""Installed plug-ins that failed to import: name -> reason (shown by ``rudder doctor``)."""
+
+
+def load_installed() -> None:
+    """Import every installed plug-in once.
+
+    A third party's plug-in that fails to import is skipped with a warning, so that one broken
+    package does not take the tool away; a name clash is always raised.
+    """
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        try:
+            importlib.import_module(point.value)
+        except RudderError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            broken[point.name] = reason
+            _log.warning("plug-in %s (%s) is left out: %s", point.name, point.value, reason)
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """A plug-in file and the SHA-256 of its content when the job was made."""
+
+    path: str
+    sha256: str
+
+
+def load_file(path: Path, sha256: str | None = None) -> PluginFile:
+    """Load one plug-in file; twice the same content is loaded once.
+
+    Raises:
+        PluginError: missing, changed since ``sha256`` was taken, or failing to import.
+    """
+    path = path.resolve()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise PluginError(f"plug-in {path} cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and digest != sha256:
+        raise PluginError(
+            f"plug-in {path} changed since the job was made (expected SHA-256 {sha256[:12]}…, "
+            f"found {digest[:12]}…); start the job again"
+        )
+    name = f"rudder_plugin_{digest[:16]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise PluginError(f"plug-in {path} is no Python file; it must end in .py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except RudderError:
+            del sys.modules[name]
+            raise
+        except Exception as error:
+            del sys.modules[name]
+            raise PluginError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
+    return PluginFile(str(path), digest)
+
+
+def load_files(plugins: Sequence[PluginFile]) -> None:
+    """Load the plug-in files of a job, each checked against its hash."""
+    for plugin in plugins:
+        load_file(Path(plugin.path), plugin.sha256)
