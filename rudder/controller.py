@@ -68,7 +68,7 @@ class Controller:
         start = time.perf_counter()
         try:
             decision = self._decide(observation)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a controller raises, training goes on
             _log.warning("%s failed on %d", type(self).__name__, observation.index, exc_info=True)
             decision = Decision.keep(f"{type(error).__name__}: {error}", outcome="error")
         else:

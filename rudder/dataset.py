@@ -62,7 +62,7 @@ class Graph:
         if self.src.shape != self.dst.shape or self.src.ndim != 1:
             found.append(f"src {self.src.shape} and dst {self.dst.shape} must be [E] alike")
         elif self.edges and not (
-            0 <= min(self.src.min(), self.dst.min()) and max(self.src.max(), self.dst.max()) < n
+            min(self.src.min(), self.dst.min()) >= 0 and max(self.src.max(), self.dst.max()) < n
         ):
             found.append(f"edge ends must lie in 0..{n - 1}")
         if self.features.ndim != 2 or self.features.dtype != np.float32:

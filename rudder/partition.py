@@ -26,8 +26,8 @@ class Partition:
 
     The folder holds DistDGL's ``<graph_name>.json`` and ``part*/``, and beside them
     ``rudder.json`` (these facts), ``degree.npy`` (int32 ``[N]``: out-degree of each node in the
-    whole graph, that is in how many neighbourhoods it lies), ``part<p>/halo.npy`` (int64, ascending:
-    the remote nodes one hop from part ``p``) and ``assignment.npy`` (int32 ``[N]`` by original id).
+    whole graph: in how many neighbourhoods it lies), ``part<p>/halo.npy`` (int64, ascending: the
+    remote nodes one hop from part ``p``) and ``assignment.npy`` (int32 ``[N]`` by original id).
 
     Attributes:
         folder: where it lies.
@@ -120,7 +120,9 @@ class Partition:
                     f"{folder} has schema version {version}, this Rudder reads {SCHEMA_VERSION}; "
                     "delete the folder and partition again"
                 )
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in head.items()}
+            values: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in head.items()
+            }
             return cls(folder=folder, **values)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PartitionError(f"{folder} holds no complete partition: {error}") from error

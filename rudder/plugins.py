@@ -40,7 +40,7 @@ def load_installed() -> None:
             importlib.import_module(point.value)
         except RudderError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a third party's module may raise anything
             reason = f"{type(error).__name__}: {error}"
             broken[point.name] = reason
             _log.warning("plug-in %s (%s) is left out: %s", point.name, point.value, reason)

@@ -77,7 +77,7 @@ class RunResult:
     run_dir: Path | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``run.json``, ``minibatches.parquet`` and ``decisions.jsonl``; whole or not at all."""
+        """Write ``run.json``, ``minibatches.parquet`` and ``decisions.jsonl``, each whole."""
         folder.mkdir(parents=True, exist_ok=True)
         _replace(folder / "minibatches.parquet", lambda p: pq.write_table(self.minibatches, p))
         lines = "".join(json.dumps(d) + "\n" for d in self.decisions)
