@@ -26,6 +26,8 @@ class Graph:
         classes: number of classes C.
         cleaning: what cleaning did, counted (self-loops, duplicates, …).
         meta: source, licence and what else is worth showing.
+        node_ids: int64 ``[N]``: the id of each node in the files it was read from, where those ids
+            are not 0..N-1; else None.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Graph:
     classes: int
     cleaning: Mapping[str, int] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    node_ids: npt.NDArray[np.int64] | None = None
 
     @property
     def nodes(self) -> int:
@@ -70,9 +73,10 @@ class Graph:
         elif not np.isfinite(self.features).all():
             bad = np.flatnonzero(~np.isfinite(self.features).all(axis=1))
             found.append(f"features of {bad.size} nodes hold NaN or infinity (first: {bad[0]})")
-        for name in ("labels", "train", "val", "test"):
-            if getattr(self, name).shape[0] != n:
-                found.append(f"{name} has {getattr(self, name).shape[0]} rows for {n} nodes")
+        for name in ("labels", "train", "val", "test", "node_ids"):
+            rows = getattr(self, name)
+            if rows is not None and rows.shape[0] != n:
+                found.append(f"{name} has {rows.shape[0]} rows for {n} nodes")
         if (
             not found
             and ((self.train & self.val) | (self.val & self.test) | (self.train & self.test)).any()

@@ -11,6 +11,7 @@ import difflib
 import fnmatch
 import importlib
 import inspect
+import keyword
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -177,13 +178,16 @@ class Registry:
     def build(self, spec: str | Spec | Mapping[str, Any], **context: Any) -> Any:
         """Build what a spec names, from its parameters and the caller's ``context`` arguments.
 
+        A parameter that is a Python keyword (``from``) reaches the target's ``from_``.
+
         Raises:
             SpecError: a parameter that the target does not take, or a value that it refuses.
         """
         resolved = self.resolve(spec)
         target = self.target(resolved.name)
         self.check_params(resolved, target, context)
-        return target(**resolved.params, **context)
+        params = {f"{k}_" if keyword.iskeyword(k) else k: v for k, v in resolved.params.items()}
+        return target(**params, **context)
 
     def check(self, spec: str | Spec | Mapping[str, Any], **context: Any) -> Spec:
         """Resolve a spec and check its parameters against the target, building nothing."""
@@ -196,7 +200,7 @@ class Registry:
         takes = [p for p in signature.parameters.values() if p.name not in context]
         if any(p.kind is p.VAR_KEYWORD for p in takes):
             return
-        names = [p.name for p in takes]
+        names = [_written(p.name) for p in takes]
         for key in spec.params:
             if key not in names:
                 near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
@@ -205,7 +209,11 @@ class Registry:
                     f"{self.kind} {spec.name!r} has no parameter {key!r}{hint} "
                     f"It takes: {', '.join(names) or 'none'}."
                 )
-        missing = [p.name for p in takes if p.default is p.empty and p.name not in spec.params]
+        missing = [
+            _written(p.name)
+            for p in takes
+            if p.default is p.empty and _written(p.name) not in spec.params
+        ]
         if missing:
             raise SpecError(
                 f"{self.kind} {spec.name!r} needs {', '.join(missing)}; "
@@ -216,6 +224,12 @@ class Registry:
         if self._loader is not None:
             loader, self._loader = self._loader, None
             loader()
+
+
+def _written(parameter: str) -> str:
+    """What users write for a parameter: ``from_`` is ``from``."""
+    bare = parameter.removesuffix("_")
+    return bare if keyword.iskeyword(bare) else parameter
 
 
 def _attribute(target: str) -> Any:
