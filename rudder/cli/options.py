@@ -1,0 +1,87 @@
+"""Option types that commands share: annotate a parameter with one and give it a default.
+
+>>> def command(graph: str, home: HomeDir = None, as_json: AsJson = False) -> None: ...
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from rudder import plugins
+from rudder.cli.output import log_handler
+
+_loaded: dict[str, plugins.PluginFile] = {}
+
+
+def plugin_files() -> tuple[plugins.PluginFile, ...]:
+    """The plug-in files that ``--plugin`` loaded, for :class:`rudder.engine.RunOptions`."""
+    return tuple(_loaded.values())
+
+
+def configure_logging(level: int = logging.WARNING) -> None:
+    """Send Rudder's log to stderr; other libraries speak up from WARNING."""
+    logging.basicConfig(handlers=[log_handler()], format="%(message)s", force=True)
+    logging.getLogger("rudder").setLevel(level)
+
+
+def _load_plugins(paths: list[Path] | None) -> list[Path] | None:
+    for path in paths or ():
+        loaded = plugins.load_file(path)
+        _loaded[loaded.sha256] = loaded
+    return paths
+
+
+def _verbose(times: int) -> int:
+    if times:
+        configure_logging(logging.DEBUG if times > 1 else logging.INFO)
+    return times
+
+
+def _quiet(quiet: bool) -> bool:
+    if quiet:
+        configure_logging(logging.ERROR)
+    return quiet
+
+
+# Typer reads these at run time, where `X | None` inside Annotated is fine only from 3.10 on with
+# Optional spelled out for lists.
+HomeDir = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--home",
+        help="data directory (graphs, partitions, runs, mlflow.db); default RUDDER_HOME, "
+        "else ./rudder-data",
+        show_default=False,
+    ),
+]
+Plugins = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        callback=_load_plugins,
+        is_eager=True,
+        help="load this plug-in file first; may be given several times",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="print JSON on stdout and nothing else", show_default=False)
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", callback=_quiet, help="no progress bar, only errors",
+                 show_default=False),
+]  # fmt: skip
+Verbose = Annotated[
+    int,
+    typer.Option("--verbose", "-v", count=True, callback=_verbose, help="say more; twice: all",
+                 show_default=False),
+]  # fmt: skip
+ControllerSpec = Annotated[
+    str, typer.Option("--controller", metavar="SPEC", help="controller, NAME:key=value,…")
+]

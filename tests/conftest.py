@@ -1,0 +1,96 @@
+"""Fixtures that every test may use, and what is left out where the shared test data is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rudder.home import Home
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+_LEFT_OUT = pytest.StashKey[int]()
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """Root of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """``../shared/data`` beside the checkout; tests that use it are left out where it is not."""
+    return SHARED_DATA
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty data directory of this test."""
+    return Home.resolve(tmp_path / "rudder-data")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished ``rudder`` command."""
+
+    code: int
+    out: str
+    err: str
+
+
+RunRudder = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> RunRudder:
+    """Run ``rudder`` in a process of its own, with an empty data directory.
+
+    ``cli("train", "debian", timeout=60, env={"NAME": "value"})`` returns code, out and err.
+    """
+
+    def run(
+        *arguments: str | Path, timeout: float = 60, env: Mapping[str, str] | None = None
+    ) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _MAIN, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=tmp_path,
+            env={**os.environ, "RUDDER_HOME": str(tmp_path / "rudder-data"), **(env or {})},
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+_MAIN = "import sys; from rudder.cli.app import main; sys.exit(main())"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if SHARED_DATA.is_dir():
+        return
+    needing = [item for item in items if "shared_data" in getattr(item, "fixturenames", ())]
+    config.stash[_LEFT_OUT] = len(needing)
+    config.hook.pytest_deselected(items=needing)
+    items[:] = [item for item in items if item not in set(needing)]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    left_out = config.stash.get(_LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(
+            f"{left_out} tests were left out: they read test data in {SHARED_DATA}, "
+            "which is not there."
+        )
