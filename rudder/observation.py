@@ -7,7 +7,7 @@ feature vector that classifiers are trained on and asked with.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,19 @@ class Task:
     seed: int = _unit("seed of this run")
     rank: int = _unit("global rank of this trainer")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Task:
+        """The inverse of :meth:`to_dict`, also after JSON made lists of the tuples."""
+        return cls(_facts(values["facts"]), values["seed"], values["rank"])
+
+
+def _facts(values: Mapping[str, Any]) -> Facts:
+    return Facts(**{**values, "fan_out": tuple(values["fan_out"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -72,7 +85,7 @@ class Window:
 class Past:
     """One earlier decision and what followed, when enough minibatches have passed to say so."""
 
-    minibatch: int = _unit("minibatch at which it was applied")
+    minibatch: int = _unit("step, from 0, of the minibatch at which it was applied")
     decision: Decision = _unit("the decision")
     replaced: int = _unit("rows replaced")
     window: int = _unit("minibatches before and after that were compared; 0 = not settled yet")
@@ -108,8 +121,21 @@ class Observation:
     modelled_seconds: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested plain values, as written to ``decisions.jsonl``."""
+        """Nested plain values."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Observation:
+        """The inverse of :meth:`to_dict`, also after JSON made lists of the tuples."""
+        history = (Past(**{**p, "decision": Decision(**p["decision"])}) for p in values["history"])
+        return cls(
+            **{
+                **values,
+                "facts": _facts(values["facts"]),
+                "window": Window(**values["window"]),
+                "history": tuple(history),
+            }
+        )
 
 
 @dataclass(frozen=True)

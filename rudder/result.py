@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,48 @@ MINIBATCH_SCHEMA = pa.schema(
 )
 """Columns of the per-minibatch table. ``step`` counts within a trainer and is not reset at epochs;
 ``stale_share`` and ``occupancy`` are shares of the capacity after the minibatch."""
+
+@dataclass(slots=True)
+class MinibatchRow:
+    """One row of :data:`MINIBATCH_SCHEMA`, filled while its minibatch passes through a trainer.
+
+    Fields and columns are the same, in the same order. The pulling thread fills all but
+    ``compute_s``, ``stall_s``, ``bytes_gradients`` and ``loss``, which training adds later.
+    """
+
+    rank: int
+    epoch: int
+    step: int
+    seeds: int
+    local: int
+    remote_sampled: int
+    hits: int
+    misses: int
+    replaced: int
+    fetched: int
+    stale_share: float
+    occupancy: float
+    sample_s: float = 0.0
+    fetch_s: float = 0.0
+    compute_s: float = 0.0
+    stall_s: float = 0.0
+    wait_decision_s: float = 0.0
+    bytes_features: int = 0
+    bytes_ids: int = 0
+    bytes_sampling: int = 0
+    bytes_gradients: int = 0
+    bytes_evaluation: int = 0
+    loss: float = float("nan")
+
+
+def minibatch_table(rows: Iterable[MinibatchRow]) -> pa.Table:
+    """The per-minibatch table of some rows, in the order given."""
+    columns: dict[str, list[Any]] = {name: [] for name in MINIBATCH_SCHEMA.names}
+    for row in rows:
+        for name, column in columns.items():
+            column.append(getattr(row, name))
+    return pa.table(columns, schema=MINIBATCH_SCHEMA)
+
 
 SUMMARY_KEYS = (
     "remote_sampled", "hits", "misses", "replaced", "fetched", "filled", "bytes_fetched",
