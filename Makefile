@@ -1,0 +1,71 @@
+# make demo    the whole story on the bundled graph (installs by itself)
+# make test    ruff, mypy and the tests (installs by itself)
+#
+# The environment is .venv. `demo` runs an installed wheel, all else the checkout (editable);
+# each puts its own in place, so that either may follow the other.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help install demo test test-full lint bench constraints clean
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+export PYTHON
+PINS := pyproject.toml constraints.txt .ci/environment.sh
+SOURCES := $(shell find rudder controllers datasets training_ml eval -type f \
+	-not -path '*/__pycache__/*') README.md LICENSE
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+	@echo "also: make install | test-full | lint | bench | constraints | clean"
+
+install: $(VENV)/.all
+
+demo: $(VENV)/.wheel
+	@mkdir -p rudder-data
+	cd rudder-data && $(BIN)/rudder demo --home .
+
+test: lint
+	$(BIN)/pytest -m "not full"
+
+test-full: lint
+	$(BIN)/pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	@for script in tests/benchmarks/*.py; do \
+		echo "== $$script"; $(BIN)/python -I "$$script"; \
+	done
+
+# Stamps: what .venv holds. An editable installation and the wheel replace each other.
+$(VENV)/.wheel: $(PINS) $(SOURCES)
+	.ci/environment.sh wheel
+	@rm -f $(VENV)/.test $(VENV)/.all
+	@touch $@
+
+$(VENV)/.test: $(PINS)
+	.ci/environment.sh editable dev
+	@rm -f $(VENV)/.wheel
+	@touch $@
+
+$(VENV)/.all: $(PINS)
+	.ci/environment.sh editable classifiers,llm,dev
+	@rm -f $(VENV)/.wheel
+	@touch $@ $(VENV)/.test
+
+# Versions that are still allowed stay as they are; delete constraints.txt first to renew all.
+constraints: $(VENV)/.test
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-annotate \
+		--no-header --output-file constraints.txt pyproject.toml
+	@sed -i -E "s/(and )?(platform_machine == 'x86_64'|sys_platform == 'linux'|platform_python_implementation != 'PyPy'|implementation_name != 'PyPy')//g; s/ +/ /g; s/; and /; /; s/[ ;]+$$//" constraints.txt
+	@sed -i -e "1i # Every version of the tested environment, for Python 3.10 to 3.12 on Linux x86-64." \
+		-e "1i # Written by 'make constraints'; pip and uv read it by -c." constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
