@@ -1,1 +1,24 @@
+"""Steering: metrics collector, context builder and decision loop. See README.md."""
 
+from rudder.steering.asker import Answer, Asker, InlineAsker, ThreadAsker
+from rudder.steering.journal import read_decisions
+from rudder.steering.loop import Steering, Turn
+from rudder.steering.process import ProcessController
+from rudder.steering.resolve import Resolved, build_controller, resolve, steer
+from rudder.steering.tally import Tally
+
+__all__ = [
+    "Answer",
+    "Asker",
+    "InlineAsker",
+    "ProcessController",
+    "Resolved",
+    "Steering",
+    "Tally",
+    "ThreadAsker",
+    "Turn",
+    "build_controller",
+    "read_decisions",
+    "resolve",
+    "steer",
+]

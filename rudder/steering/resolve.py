@@ -1,0 +1,154 @@
+"""From a controller spec to a steered trainer: fixed scenario fields, timing, building.
+
+Every controller's spec may hold, beside the controller's own parameters, ``deadline_s`` (seconds
+after which an open question counts as a timeout) and ``latency_s`` (seconds that an answer takes on
+a replay's modelled clock). They belong to steering and never reach the constructor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from rudder.controller import Capabilities, Controller
+from rudder.errors import SpecError
+from rudder.observation import Task
+from rudder.plugins import PluginFile
+from rudder.registries import CONTROLLERS
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+from rudder.steering.asker import ThreadAsker
+from rudder.steering.loop import Steering
+from rudder.steering.process import ProcessController
+
+TIMING = ("deadline_s", "latency_s")
+
+
+class Resolved(NamedTuple):
+    """A controller spec made definite.
+
+    Attributes:
+        scenario: with the fields that the controller fixes laid over.
+        spec: with every default spelled out, timing parameters included where given.
+        tags: capabilities of the controller.
+        deadline_s: seconds after which an open question counts as a timeout.
+        latency_s: modelled seconds per answer; None = not given.
+    """
+
+    scenario: Scenario
+    spec: Spec
+    tags: Capabilities
+    deadline_s: float
+    latency_s: float | None
+
+
+def resolve(scenario: Scenario, spec: str | Spec | Mapping[str, Any]) -> Resolved:
+    """Check a controller spec and lay the fields that its controller fixes over a scenario.
+
+    Raises:
+        UnknownNameError, SpecError: no such controller, parameter or value.
+        ScenarioError: the fixed fields do not fit the scenario.
+    """
+    full = CONTROLLERS.resolve(spec)
+    tags = build_controller(full).tags
+    timing = _timing(full)
+    fixed = fixed_fields(full)
+    return Resolved(
+        scenario.change(**fixed) if fixed else scenario,
+        full,
+        tags,
+        timing.get("deadline_s", tags.deadline_s),
+        timing.get("latency_s"),
+    )
+
+
+def fixed_fields(spec: Spec) -> dict[str, Any]:
+    """The scenario fields that a resolved spec fixes.
+
+    Text may hold parameters in braces: ``policy = "massivegnn:interval={interval}"``.
+
+    Raises:
+        SpecError: a parameter in braces that the spec does not have.
+    """
+    entry = CONTROLLERS.entry(spec.name)
+    try:
+        return {
+            field: value.format_map(spec.params) if isinstance(value, str) else value
+            for field, value in entry.fields.items()
+        }
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{entry.origin}: fields name no parameter of the spec: {error}") from error
+
+
+def build_controller(spec: str | Spec | Mapping[str, Any]) -> Controller:
+    """Build a controller from its spec, timing parameters left out.
+
+    Raises:
+        UnknownNameError, SpecError: no such controller, parameter or value.
+    """
+    full = CONTROLLERS.resolve(spec)
+    _timing(full)
+    controller: Controller = CONTROLLERS.build(_own(full))
+    return controller
+
+
+def steer(
+    spec: str | Spec | Mapping[str, Any],
+    task: Task,
+    *,
+    mode: Literal["async", "sync"] = "async",
+    plugins: Sequence[PluginFile] = (),
+    decisions_path: Path | None = None,
+) -> Steering:
+    """Build and reset a controller, in a thread or in a process of its own, and steer with it.
+
+    Args:
+        spec: controller spec.
+        task: the trainer's static facts, seed and rank.
+        mode: does a pull wait for the open question?
+        plugins: plug-in files that a process of its own loads too.
+        decisions_path: where decisions are appended; None = nowhere.
+
+    Raises:
+        UnknownNameError, SpecError: no such controller, parameter or value.
+        ControllerError: the controller could not be reset.
+        ResultError: ``decisions_path`` cannot be written.
+    """
+    full = CONTROLLERS.resolve(spec)
+    controller = build_controller(full)
+    deadline_s = _timing(full).get("deadline_s", controller.tags.deadline_s)
+    if controller.tags.own_process:
+        # Past its deadline an answer is worthless, but the next one may come in time: a process
+        # is taken to hang only well after that.
+        remote = ProcessController(_own(full), plugins, answer_timeout_s=3 * deadline_s)
+        asker = ThreadAsker(remote, interrupt=remote.kill)
+    else:
+        asker = ThreadAsker(controller)
+    return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
+
+
+def _own(spec: Spec) -> Spec:
+    return Spec(spec.name, {k: v for k, v in spec.params.items() if k not in TIMING})
+
+
+def _timing(spec: Spec) -> dict[str, float]:
+    found = {}
+    for name in TIMING:
+        if name not in spec.params:
+            continue
+        value = spec.params[name]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (
+            not number
+            or not math.isfinite(value)
+            or value < 0
+            or (name == "deadline_s" and not value)
+        ):
+            raise SpecError(
+                f"controller {spec.name!r}: {name} must be a number of seconds "
+                f"{'above' if name == 'deadline_s' else 'from'} 0, found {value!r}"
+            )
+        found[name] = float(value)
+    return found

@@ -1,0 +1,122 @@
+"""What a run's steering comes to: counts that add up over trainers, and the shares made of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rudder.decision import Decision, Outcome
+from rudder.observation import Past
+
+
+@dataclass
+class Tally:
+    """Counts of one trainer, or of several when merged.
+
+    A *prediction* is one expected effect (on %-Hits or on communication) of a valid answer; it is
+    settled when the effect is known, and right when it is the one predicted.
+
+    Attributes:
+        asked: questions that were closed by an answer or by their deadline.
+        valid, invalid, timeouts, errors: these by outcome.
+        withdrawn: questions that the end of the run left open; not among ``asked``.
+        replacing: valid answers that said replace.
+        predictions, settled, right: predictions made, settled and right.
+        replacements: minibatches in which rows were replaced.
+        intervals: how often two replacements lay so many minibatches apart.
+        latencies_s: seconds from question to answer, one per answer received.
+    """
+
+    asked: int = 0
+    valid: int = 0
+    invalid: int = 0
+    timeouts: int = 0
+    errors: int = 0
+    withdrawn: int = 0
+    replacing: int = 0
+    predictions: int = 0
+    settled: int = 0
+    right: int = 0
+    replacements: int = 0
+    intervals: Counter[int] = field(default_factory=Counter)
+    latencies_s: list[float] = field(default_factory=list)
+
+    def closed(self, decision: Decision, answer_s: float | None) -> None:
+        """Count a question that was closed."""
+        counter: dict[Outcome, str] = {
+            "valid": "valid", "invalid": "invalid", "timeout": "timeouts", "error": "errors",
+        }  # fmt: skip
+        name = counter[decision.outcome]
+        setattr(self, name, getattr(self, name) + 1)
+        self.asked += 1
+        if answer_s is not None:
+            self.latencies_s.append(answer_s)
+        if decision.outcome == "valid":
+            self.replacing += decision.replace
+            self.predictions += len(_predictions(decision))
+
+    def effect(self, past: Past) -> None:
+        """Count the predictions of a decision whose effects are known now."""
+        for name, expected in _predictions(past.decision).items():
+            self.settled += 1
+            self.right += expected == getattr(past, name)
+
+    @classmethod
+    def merge(cls, tallies: Iterable[Tally]) -> Tally:
+        """The sum over trainers."""
+        total = cls()
+        for tally in tallies:
+            for name, value in vars(tally).items():
+                setattr(total, name, getattr(total, name) + value)
+        return total
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts, and shares (null where there is nothing to share); seconds and minibatches."""
+        latencies = sorted(self.latencies_s)
+        intervals = sorted(self.intervals.elements())
+        return {
+            "asked": self.asked,
+            "decisions": len(latencies),
+            "valid_share": _share(self.valid, self.asked),
+            "pass_at_1": _share(self.right, self.settled),
+            "replace_share": _share(self.replacing, self.valid),
+            "predictions": self.predictions,
+            "predictions_unsettled": self.predictions - self.settled,
+            "invalid": self.invalid,
+            "timeouts": self.timeouts,
+            "errors": self.errors,
+            "withdrawn": self.withdrawn,
+            "latency_p50_s": _quantile(latencies, 0.5),
+            "latency_p95_s": _quantile(latencies, 0.95),
+            "replacements": self.replacements,
+            "replacement_interval_mean": _share(sum(intervals), len(intervals)),
+            "replacement_interval_p50": _quantile(intervals, 0.5),
+        }
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything as plain values, to travel from a trainer to who merges."""
+        return {**vars(self), "intervals": sorted(self.intervals.items())}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Tally:
+        return cls(**{**state, "intervals": Counter(dict(state["intervals"]))})
+
+
+def _predictions(decision: Decision) -> dict[str, str]:
+    found = {
+        "hits_effect": decision.expected_hits,
+        "communication_effect": decision.expected_communication,
+    }
+    return {name: expected for name, expected in found.items() if expected is not None}
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _quantile(ordered: list[Any], q: float) -> float | None:
+    """The smallest value with at least a share ``q`` of the values at or below it."""
+    return float(ordered[max(0, math.ceil(q * len(ordered)) - 1)]) if ordered else None
