@@ -39,6 +39,10 @@ class CapacityError(UsageError):
     """A buffer that is larger than what it could ever hold."""
 
 
+class MissingPathError(UsageError):
+    """A path that the user wrote and that does not exist, or is not of the kind it must be."""
+
+
 class DatasetError(RudderError):
     """A graph that cannot be read: missing, truncated, unsafe or inconsistent files."""
 
