@@ -1,0 +1,137 @@
+"""From the outbox to MLflow. Sending again what was sent in part, or whole, adds nothing twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rudder.errors import RudderError
+from rudder.home import Home
+from rudder.result import RunResult
+from rudder.tracking.metrics import (
+    PREFIX,
+    describe_nonfinite,
+    finite_summary,
+    minibatch_series,
+    timestamps,
+)
+from rudder.tracking.outbox import Package, Record, pending
+from rudder.tracking.params import clip
+from rudder.tracking.store import Store, exclusive
+
+LOCAL_ID = "rudder.local_id"
+MAX_TAG = 5000
+_PER_BATCH, _METRICS_PER_BATCH, _BYTES_PER_BATCH = 100, 1000, 500_000
+
+
+def open_run(client: Any, store: Store, record: Record) -> str:
+    """The id of the record's run in MLflow: the one with its local id, else a new one."""
+    experiment = store.experiment(client, record.experiment)
+    found = client.search_runs([experiment], f"tags.`{LOCAL_ID}` = '{record.local_id}'")
+    if found:
+        return str(found[0].info.run_id)
+    tags = {**record.tags, LOCAL_ID: record.local_id}
+    run = client.create_run(experiment, record.start_ms, tags, record.name)
+    return str(run.info.run_id)
+
+
+def log_params(client: Any, run_id: str, record: Record) -> None:
+    """Log the record's params."""
+    from mlflow.entities import Param
+
+    for batch in _batches(record.params.items()):
+        client.log_batch(run_id, params=[Param(name, value) for name, value in batch])
+
+
+def send(store: Store, package: Package) -> str | None:
+    """Send one ended run, take it out of the outbox and return its id in MLflow.
+
+    None if another process has sent it meanwhile.
+
+    Raises:
+        TrackingError: MLflow cannot be reached or refuses; the folder stays as it is.
+    """
+    with exclusive(package.lock), store.session() as client:
+        if not package.folder.exists():
+            package.lock.unlink(missing_ok=True)
+            return None
+        record = package.record
+        run_id = open_run(client, store, record)
+        log_params(client, run_id, record)
+        tags = dict(record.tags)
+        result = package.result()
+        if result is not None:
+            tags |= _log_metrics(client, run_id, record, result)
+        _log_tags(client, run_id, tags)
+        client.log_artifacts(run_id, str(package.artifacts))
+        client.set_terminated(run_id, record.status, record.end_ms)
+        package.discard()
+        return run_id
+
+
+def sync(home: Home, uri: str | None = None) -> list[dict[str, Any]]:
+    """Send every run of the outbox, to ``uri`` or to where each was meant to go.
+
+    Returns one row per run: ``name`` (its local id), ``run``, ``experiment``, ``uri``, ``run_id``,
+    ``sent``, and ``reason`` where it could not be sent and stays.
+    """
+    rows = []
+    for package in pending(home):
+        record = package.record
+        store = Store(home, uri or record.uri)
+        row: dict[str, Any] = {
+            "name": record.local_id, "run": record.name, "experiment": record.experiment,
+            "uri": store.shown, "run_id": None, "sent": True, "reason": None,
+        }  # fmt: skip
+        try:
+            row["run_id"] = send(store, package)
+        except RudderError as error:
+            row |= {"sent": False, "reason": str(error)}
+        rows.append(row)
+    return rows
+
+
+def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult) -> dict[str, str]:
+    """Log summary and minibatches; returns tags that name what was not finite."""
+    from mlflow.entities import Metric
+
+    summary, bad = finite_summary(result.summary)
+    end = record.end_ms or record.start_ms
+    metrics = [Metric(key, value, end, 0) for key, value in summary.items()]
+    series = minibatch_series(result.minibatches)
+    at = timestamps(series, record.start_ms)
+    for name, each in series.items():
+        key = PREFIX + name
+        if words := describe_nonfinite(each):
+            bad[key] = words
+        good = each.finite()
+        metrics += [
+            Metric(key, float(value), at[int(step)], int(step))
+            for step, value in zip(good.steps, good.values, strict=True)
+        ]
+    for start in range(0, len(metrics), _METRICS_PER_BATCH):
+        client.log_batch(run_id, metrics=metrics[start : start + _METRICS_PER_BATCH])
+    return {f"rudder.nonfinite.{key}": words for key, words in bad.items()}
+
+
+def _log_tags(client: Any, run_id: str, tags: dict[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    for batch in _batches((name, clip(value, MAX_TAG)) for name, value in tags.items()):
+        client.log_batch(run_id, tags=[RunTag(name, value) for name, value in batch])
+
+
+def _batches(items: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """At most 100 params or tags at a time, and well below the 1 MB of a request as JSON."""
+    batch: list[tuple[str, str]] = []
+    size = 0
+    for item in items:
+        length = len(json.dumps(item))
+        if batch and (len(batch) == _PER_BATCH or size + length > _BYTES_PER_BATCH):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,188 @@
+"""One MLflow tracking store, reached through MLflow's client; no global state of MLflow is used."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from rudder.errors import TrackingError, UsageError
+from rudder.home import Home
+
+PROBE_TIMEOUT_S = 3.0
+"""Seconds that an HTTP server has to answer anything at all."""
+LOCK_TIMEOUT_S = 120.0
+"""Seconds to wait for other processes that write to the same SQLite file."""
+
+_ENVIRONMENT = {
+    # Usage statistics leave the machine only if the user asks for it.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # MLflow's own defaults retry for minutes; what fails here is kept and sent later.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    # Standard output belongs to the command's report.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes the UI open an experiment on its runs instead of on traces of language models."""
+
+
+class Store:
+    """A tracking store and how to reach it.
+
+    Args:
+        home: where the default store lives.
+        uri: an MLflow server (``https://…``) or database (``sqlite:///…``, ``postgresql://…``);
+            None = the SQLite file of ``home``.
+
+    Raises:
+        UsageError: ``uri`` is none.
+    """
+
+    def __init__(self, home: Home, uri: str | None = None) -> None:
+        self.uri = uri or home.mlflow_uri
+        if not re.match(r"[a-z][a-z0-9+.-]*:", self.uri):
+            raise UsageError(
+                f"{self.uri!r} is no tracking URI; write http://HOST:PORT of an MLflow server, "
+                "or a database such as sqlite:////absolute/path/mlflow.db"
+            )
+        self._artifacts = home.mlflow_artifacts if self.uri == home.mlflow_uri else None
+        self._client: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The URI without its password, for messages and files."""
+        parts = urlsplit(self.uri)
+        if parts.password is None:
+            return self.uri
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        """An ``MlflowClient`` that reaches the store. Sessions do not nest.
+
+        On SQLite a session excludes those of other processes: MLflow creates the tables of a fresh
+        file without a lock that all of its versions share, and SQLite has one writer anyway.
+
+        Raises:
+            TrackingError: the store cannot be reached or refuses.
+            UsageError: MLflow knows no store of this kind.
+        """
+        with self._alone():
+            self._probe()
+            _prepare()
+            from mlflow import MlflowClient
+            from mlflow.exceptions import MlflowException
+            from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
+            from sqlalchemy.exc import SQLAlchemyError
+
+            try:
+                if self._client is None:
+                    self._client = MlflowClient(tracking_uri=self.uri)
+                yield self._client
+            except UnsupportedModelRegistryStoreURIException as error:
+                raise UsageError(f"MLflow has no store for {self.shown}: {error}") from error
+            except (MlflowException, SQLAlchemyError, OSError) as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise TrackingError(
+                    f"MLflow at {self.shown} failed: {type(error).__name__}: {reason}"
+                ) from error
+
+    def experiment(self, client: Any, name: str) -> str:
+        """The id of an experiment, created if it is not there; for use within a session.
+
+        Raises:
+            TrackingError: it was deleted.
+        """
+        from mlflow.exceptions import MlflowException
+
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                location = self._artifacts.as_uri() if self._artifacts else None
+                return str(client.create_experiment(name, location, tags=_EXPERIMENT_KIND))
+            except MlflowException:
+                found = client.get_experiment_by_name(name)  # another process was faster
+                if found is None:
+                    raise
+        if found.lifecycle_stage != "active":
+            raise TrackingError(
+                f"experiment {name!r} was deleted from {self.shown}; restore it with 'mlflow "
+                f"experiments restore --experiment-id {found.experiment_id}' or name another"
+            )
+        return str(found.experiment_id)
+
+    def _probe(self) -> None:
+        """Fail within seconds when no HTTP server answers; any answer is fine."""
+        if not self.uri.startswith(("http://", "https://")):
+            return
+        try:
+            urllib.request.urlopen(f"{self.uri.rstrip('/')}/health", timeout=PROBE_TIMEOUT_S)
+        except urllib.error.HTTPError:
+            return
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLError):
+                return  # it answered; MLflow has its own settings for certificates
+            raise TrackingError(f"no MLflow server answers at {self.shown}: {reason}") from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        path = self.uri.removeprefix("sqlite:///")
+        if path == self.uri:
+            yield
+            return
+        with exclusive(Path(path + ".lock")):
+            yield
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file ``path``; it is made, and stays.
+
+    Raises:
+        TrackingError: it cannot be opened, or another process holds it for too long.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise TrackingError(f"cannot open {path}: {error.strerror}") from error
+    try:
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise TrackingError(
+                        f"another process has held {path} for {LOCK_TIMEOUT_S:.0f} s; "
+                        f"find it with 'fuser {path}'"
+                    ) from error
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def environment() -> dict[str, str]:
+    """This process's environment with Rudder's settings for MLflow where the user has none."""
+    return {**_ENVIRONMENT, **os.environ}
+
+
+def _prepare() -> None:
+    """Settings that MLflow reads from the environment, before it is imported."""
+    os.environ.update(environment())
+    for name in ("alembic", "mlflow.store.db.utils"):  # chatter about making tables
+        logging.getLogger(name).setLevel(logging.WARNING)

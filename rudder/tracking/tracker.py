@@ -1,0 +1,196 @@
+"""The tracker: one MLflow run per training run, whatever happens to the run or to the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+import traceback
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import rudder
+from rudder.errors import TrackingError
+from rudder.home import Home
+from rudder.registries import CONTROLLERS
+from rudder.result import RunResult
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+from rudder.tracking import outbox, provenance
+from rudder.tracking.params import clip, flatten
+from rudder.tracking.sending import MAX_TAG, log_params, open_run, send
+from rudder.tracking.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Tracker:
+    """Tracks runs in the store of ``home``, or in any MLflow server or database by ``uri``.
+
+    >>> tracker = Tracker(home)
+    >>> with tracker.run(scenario, controller, tags={"rudder.engine": "distdgl"}) as tracked:
+    ...     tracked.attach_logs(options.run_dir / "logs")
+    ...     tracked.finish(engine.run(scenario, controller, options))
+
+    A store that cannot be reached never stops a run: what it should have got stays in the outbox,
+    a warning says so, and ``rudder sync`` sends it.
+
+    Raises:
+        UsageError: ``uri`` is none.
+    """
+
+    def __init__(self, home: Home, uri: str | None = None) -> None:
+        self.home = home
+        self.store = Store(home, uri)
+
+    def run(
+        self,
+        scenario: Scenario,
+        controller: Spec,
+        tags: Mapping[str, str] | None = None,
+        experiment: str = "rudder",
+        name: str | None = None,
+    ) -> TrackedRun:
+        """A run to enter with ``with``; it is RUNNING in MLflow when the block begins.
+
+        Args:
+            tags: what only the caller knows: ``rudder.engine``, and ``rudder.split`` if there is
+                one. They come beside ``rudder.commit``, ``rudder.controller``,
+                ``rudder.controller_family``, ``rudder.graph``, ``rudder.policy`` and
+                ``rudder.version``, and win over them.
+            name: name of the run; default: graph and controller.
+        """
+        record = outbox.Record(
+            local_id=uuid.uuid4().hex,
+            uri=self.store.shown,
+            experiment=experiment,
+            name=clip(name or f"{scenario.graph} {controller}", 200),
+            start_ms=_now_ms(),
+            params=flatten(scenario, controller),
+            tags=_tags(scenario, controller, tags or {}),
+        )
+        return TrackedRun(self, record, scenario, controller)
+
+
+class TrackedRun:
+    """One training run in MLflow. Ends FINISHED by :meth:`finish`; else FAILED, or KILLED.
+
+    Attributes:
+        run_id: id in MLflow, from the start of the block; None while the store is unreachable.
+        problem: why the store could not be reached; None while all is well.
+    """
+
+    def __init__(
+        self, tracker: Tracker, record: outbox.Record, scenario: Scenario, controller: Spec
+    ) -> None:
+        self.run_id: str | None = None
+        self.problem: str | None = None
+        self._tracker = tracker
+        self._record = record
+        self._specs = {
+            "scenario.json": scenario.model_dump(mode="json"),
+            "controller.json": controller.to_dict(),
+        }
+        self._logs: Path | None = None
+        self._ended = False
+
+    @property
+    def local_id(self) -> str:
+        """Id of this run here, a tag of the run in MLflow."""
+        return self._record.local_id
+
+    def attach_logs(self, folder: Path) -> None:
+        """Keep the ``*.log`` files that ``folder`` and those below hold when the run ends."""
+        self._logs = folder
+
+    def finish(self, result: RunResult) -> None:
+        """End FINISHED with a result.
+
+        Raises:
+            TrackingError: called twice, or the result cannot even be kept on disk.
+        """
+        if self._ended:
+            raise TrackingError(f"run {self._record.name!r} has ended already")
+        self._end("FINISHED", result=result)
+
+    def __enter__(self) -> TrackedRun:
+        try:
+            with self._tracker.store.session() as client:
+                self.run_id = open_run(client, self._tracker.store, self._record)
+                log_params(client, self.run_id, self._record)
+        except TrackingError as error:
+            self._unreachable(error)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            self._end("FAILED", error="The run ended without a result.")
+            return
+        # KeyboardInterrupt, SystemExit and the like: somebody stopped it.
+        status = "FAILED" if isinstance(error, Exception) else "KILLED"
+        try:
+            self._end(status, error="".join(traceback.format_exception(kind, error, trace)))
+        except TrackingError as problem:  # the run's own error matters more
+            _log.warning("%s", problem)
+
+    def _end(self, status: str, result: RunResult | None = None, error: str | None = None) -> None:
+        tags = dict(self._record.tags)
+        if error is not None:
+            tags["rudder.error"] = clip(error.strip().rpartition("\n")[2], MAX_TAG)
+        record = dataclasses.replace(self._record, status=status, end_ms=_now_ms(), tags=tags)
+        package = outbox.pack(
+            self._tracker.home, record, self._specs, result=result, error=error, logs=self._logs
+        )
+        self._ended = True
+        try:
+            self.run_id = send(self._tracker.store, package) or self.run_id
+        except TrackingError as problem:
+            self._unreachable(problem)
+
+    def _unreachable(self, error: TrackingError) -> None:
+        if self.problem is None:
+            _log.warning(
+                "%s. The run is kept in %s; 'rudder sync' sends it later.",
+                error,
+                self._tracker.home.outbox,
+            )
+        self.problem = str(error)
+
+
+def _tags(scenario: Scenario, controller: Spec, given: Mapping[str, str]) -> dict[str, str]:
+    commit = provenance.git_commit()
+    tags = {
+        "rudder.commit": provenance.code_version(),
+        "rudder.controller": str(controller),
+        "rudder.controller_family": _family(controller.name),
+        "rudder.graph": Spec.parse(scenario.graph).name,
+        "rudder.policy": Spec.parse(scenario.policy).name,
+        "rudder.version": rudder.__version__,
+        # What MLflow's own columns User, Source and Version read.
+        "mlflow.user": provenance.user(),
+        "mlflow.source.name": "rudder",
+        "mlflow.source.type": "LOCAL",
+    }
+    if commit is not None:
+        tags["mlflow.source.git.commit"] = commit
+    return {key: clip(str(value), MAX_TAG) for key, value in {**tags, **given}.items()}
+
+
+def _family(controller: str) -> str:
+    """The module that holds the controller: static, heuristic, classifier, agent, …."""
+    if controller not in CONTROLLERS:
+        return "unregistered"
+    return CONTROLLERS.entry(controller).target.partition(":")[0].rpartition(".")[2]
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
