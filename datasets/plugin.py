@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rudder.registries import DATASETS
+from rudder.registries import COMMANDS, DATASETS, PARTITIONERS
 
 for _spec in sorted((Path(__file__).parent / "specs").glob("*.toml")):
     DATASETS.register_toml(_spec)
+
+PARTITIONERS.register(
+    "metis",
+    "rudder_datasets.partition:MetisPartitioner",
+    summary="METIS: few cut edges; nodes and training nodes balanced",
+)
+PARTITIONERS.register(
+    "random",
+    "rudder_datasets.partition:RandomPartitioner",
+    summary="nodes dealt at random: balanced, remote-heavy",
+)
+
+COMMANDS.register(
+    "partition",
+    "rudder_datasets.commands_partition:partition",
+    summary="cut a graph into DistDGL's format, cached",
+    fields={"section": "Prepare"},
+)

@@ -1,0 +1,41 @@
+"""``python -m rudder_datasets.metis PARTS SEED PARENT``: METIS in a process of its own.
+
+Reads ``src.npy``, ``dst.npy`` and ``train.npy`` of the working directory and writes
+``assignment.npy`` (int32 ``[N]``). See :func:`rudder_datasets.partition_assign.metis_assignment`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+import numpy as np
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(parts: int, seed: int, parent: int) -> None:
+    # METIS can take hours and does not look at signals of its own: end with whoever asked.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit("the process that asked for the partition is gone")
+    import dgl
+    import torch
+    from dgl.partition import metis_partition_assignment
+
+    train = np.load("train.npy", allow_pickle=False)
+    new = np.random.default_rng(seed).permutation(train.size)
+    ends = [torch.from_numpy(new[np.load(f"{end}.npy", mmap_mode="r")]) for end in ("src", "dst")]
+    kinds = np.empty(train.size, np.int64)
+    kinds[new] = train
+    graph = dgl.graph((ends[0], ends[1]), num_nodes=train.size)
+    found = metis_partition_assignment(graph, parts, balance_ntypes=torch.from_numpy(kinds))
+    if found is None:
+        raise SystemExit("METIS returned no assignment")
+    np.save("assignment.npy", found.numpy()[new].astype(np.int32))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
