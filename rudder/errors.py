@@ -31,6 +31,10 @@ class PluginError(RudderError):
     """A plug-in that cannot be loaded, or whose file changed since the job was made."""
 
 
+class HomeError(UsageError):
+    """A data directory that cannot be made, is not writable, or belongs to another user."""
+
+
 class ScenarioError(UsageError):
     """A scenario with a value out of range or values that exclude each other."""
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from rudder.errors import RudderError
+from rudder.errors import HomeError
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,20 @@ class Home:
         """``given``, else ``RUDDER_HOME``, else ``./rudder-data``; absolute, and made.
 
         Raises:
-            RudderError: it cannot be made or written, or belongs to another user.
+            HomeError: it cannot be made or written, or belongs to another user.
         """
         root = Path(given or os.environ.get("RUDDER_HOME") or "rudder-data").expanduser().resolve()
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RudderError(f"cannot make the data directory {root}: {error.strerror}") from error
+            raise HomeError(f"cannot make the data directory {root}: {error.strerror}") from error
         if root.stat().st_uid != os.getuid():
-            raise RudderError(
+            raise HomeError(
                 f"the data directory {root} belongs to uid {root.stat().st_uid}, you are "
                 f"{os.getuid()}; choose another with --home"
             )
         if not os.access(root, os.W_OK | os.X_OK):
-            raise RudderError(f"the data directory {root} is not writable; choose another: --home")
+            raise HomeError(f"the data directory {root} is not writable; choose another: --home")
         return cls(root)
 
     @property

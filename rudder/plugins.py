@@ -11,8 +11,10 @@ import importlib
 import importlib.util
 import logging
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.abc import SourceLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -20,7 +22,9 @@ from rudder.errors import PluginError, RudderError
 
 GROUP = "rudder.plugins"
 _log = logging.getLogger(__name__)
+_lock = threading.RLock()  # a plug-in may look something up while it is being loaded
 _loaded = False
+_clash: RudderError | None = None
 broken: dict[str, str] = {}
 """Installed plug-ins that failed to import: name -> reason (shown by ``rudder doctor``)."""
 
@@ -29,21 +33,25 @@ def load_installed() -> None:
     """Import every installed plug-in once.
 
     A third party's plug-in that fails to import is skipped with a warning, so that one broken
-    package does not take the tool away; a name clash is always raised.
+    package does not take the tool away; a name clash is raised, at every call.
     """
-    global _loaded
-    if _loaded:
-        return
-    _loaded = True
-    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
-        try:
-            importlib.import_module(point.value)
-        except RudderError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a third party's module may raise anything
-            reason = f"{type(error).__name__}: {error}"
-            broken[point.name] = reason
-            _log.warning("plug-in %s (%s) is left out: %s", point.name, point.value, reason)
+    global _loaded, _clash
+    with _lock:
+        if _clash is not None:
+            raise _clash
+        if _loaded:
+            return
+        _loaded = True
+        for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+            try:
+                importlib.import_module(point.value)
+            except RudderError as error:
+                _clash = error
+                raise
+            except Exception as error:  # noqa: BLE001 - a third party's module may raise anything
+                reason = f"{type(error).__name__}: {error}"
+                broken[point.name] = reason
+                _log.warning("plug-in %s (%s) is left out: %s", point.name, point.value, reason)
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,20 @@ class PluginFile:
     sha256: str
 
 
+class _Content(SourceLoader):
+    """Executes the bytes that were hashed, whatever the file holds by then."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        self._path = path
+        self._content = content
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return self._content
+
+
 def load_file(path: Path, sha256: str | None = None) -> PluginFile:
     """Load one plug-in file; twice the same content is loaded once.
 
@@ -61,6 +83,8 @@ def load_file(path: Path, sha256: str | None = None) -> PluginFile:
         PluginError: missing, changed since ``sha256`` was taken, or failing to import.
     """
     path = path.resolve()
+    if path.suffix != ".py":
+        raise PluginError(f"plug-in {path} is no Python file; it must end in .py")
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -73,13 +97,14 @@ def load_file(path: Path, sha256: str | None = None) -> PluginFile:
         )
     name = f"rudder_plugin_{digest[:16]}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise PluginError(f"plug-in {path} is no Python file; it must end in .py")
+        loader = _Content(str(path), content)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        if spec is None:
+            raise PluginError(f"plug-in {path} cannot be loaded as a module")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
         except RudderError:
             del sys.modules[name]
             raise

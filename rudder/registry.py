@@ -18,8 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rudder.errors import DuplicateNameError, PluginError, SpecError, UnknownNameError
-from rudder.spec import Spec
+from rudder.errors import (
+    DuplicateNameError,
+    PluginError,
+    RudderError,
+    SpecError,
+    UnknownNameError,
+)
+from rudder.spec import Spec, check_name
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Registry:
         self._loader: Callable[[], None] | None = None
 
     def on_first_use(self, loader: Callable[[], None]) -> None:
-        """Call ``loader`` once before the first look-up (it registers the plug-ins)."""
+        """Call ``loader`` before every look-up: it registers the plug-ins the first time."""
         self._loader = loader
 
     def register(
@@ -79,11 +85,10 @@ class Registry:
             DuplicateNameError: the name is taken; names both places.
             SpecError: the target is not importable text, or the name cannot stand in a spec.
         """
-        if not name or set(name) & set(":,= \t\n/"):
-            raise SpecError(f"{self.kind} name {name!r} must hold none of ':,=/' and no spaces")
+        check_name(f"a {self.kind}", name)
         if origin is None:
-            caller = inspect.stack()[1]
-            origin = f"{caller.filename}:{caller.lineno}"
+            caller = sys._getframe(1)
+            origin = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         if not isinstance(target, str):
             if "<" in target.__qualname__:
                 raise SpecError(
@@ -119,6 +124,10 @@ class Registry:
                 f"{path}: a spec file needs target and may have summary, params and fields; "
                 f"found {sorted(data)}"
             )
+        for key, kind in {"target": str, "summary": str, "params": dict, "fields": dict}.items():
+            if not isinstance(data.get(key, kind()), kind):
+                what = "text" if kind is str else "a table"
+                raise SpecError(f"{path}: {key} must be {what}, found {data[key]!r}")
         return self.register(path.stem, origin=str(path), **data)
 
     def names(self, pattern: str = "*") -> list[str]:
@@ -144,7 +153,7 @@ class Registry:
             return self._entries[name]
         known = self.names()
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise UnknownNameError(
             f"no {self.kind} is named {name!r}{hint} Known: {', '.join(known) or 'none'}."
         )
@@ -163,7 +172,11 @@ class Registry:
         return parsed.with_defaults(self.entry(parsed.name).params)
 
     def target(self, name: str) -> Any:
-        """Import and return the class or function behind a name."""
+        """Import and return the class or function behind a name.
+
+        Raises:
+            PluginError: it cannot be imported, or is a class that does not derive from ``base``.
+        """
         entry = self.entry(name)
         found = _import(entry, self.kind)
         if self.base is not None and inspect.isclass(found):
@@ -187,7 +200,17 @@ class Registry:
         target = self.target(resolved.name)
         self.check_params(resolved, target, context)
         params = {f"{k}_" if keyword.iskeyword(k) else k: v for k, v in resolved.params.items()}
-        return target(**params, **context)
+        try:
+            built = target(**params, **context)
+        except (TypeError, ValueError) as error:
+            raise SpecError(f"{self.kind} {str(resolved)!r}: {error}") from error
+        if self.base is not None and not isinstance(built, _attribute(self.base)):
+            raise PluginError(
+                f"{self.kind} {resolved.name!r} ({self.origin(resolved.name)}): "
+                f"{self.entry(resolved.name).target} returned a {type(built).__name__}, "
+                f"no {self.base}"
+            )
+        return built
 
     def check(self, spec: str | Spec | Mapping[str, Any], **context: Any) -> Spec:
         """Resolve a spec and check its parameters against the target, building nothing."""
@@ -196,15 +219,24 @@ class Registry:
         return resolved
 
     def check_params(self, spec: Spec, target: Any, context: Mapping[str, Any]) -> None:
+        """Check the names of a spec's parameters against what ``target`` takes.
+
+        Raises:
+            SpecError: names the parameter that is unknown or missing.
+        """
         signature = inspect.signature(target)
-        takes = [p for p in signature.parameters.values() if p.name not in context]
+        takes = [
+            p
+            for p in signature.parameters.values()
+            if p.name not in context and p.kind is not p.VAR_POSITIONAL
+        ]
         if any(p.kind is p.VAR_KEYWORD for p in takes):
             return
         names = [_written(p.name) for p in takes]
         for key in spec.params:
             if key not in names:
                 near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = f"; did you mean {near[0]!r}?" if near else "."
                 raise SpecError(
                     f"{self.kind} {spec.name!r} has no parameter {key!r}{hint} "
                     f"It takes: {', '.join(names) or 'none'}."
@@ -222,8 +254,7 @@ class Registry:
 
     def _load(self) -> None:
         if self._loader is not None:
-            loader, self._loader = self._loader, None
-            loader()
+            self._loader()
 
 
 def _written(parameter: str) -> str:
@@ -243,7 +274,10 @@ def _attribute(target: str) -> Any:
 def _import(entry: Entry, kind: str) -> Any:
     try:
         return _attribute(entry.target)
-    except (ImportError, AttributeError) as error:
+    except RudderError:
+        raise
+    except Exception as error:
         raise PluginError(
-            f"{kind} {entry.name!r} ({entry.origin}) cannot be loaded from {entry.target}: {error}"
+            f"{kind} {entry.name!r} ({entry.origin}) cannot be loaded from {entry.target}: "
+            f"{type(error).__name__}: {error}"
         ) from error

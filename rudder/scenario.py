@@ -20,7 +20,9 @@ class Scenario(BaseModel):
         ScenarioError: by :meth:`make`; one line per field that is out of range.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
+    )
 
     graph: str = Field("debian", min_length=1, description="dataset spec, NAME:key=value,…")
     model: Literal["sage", "gat"] = Field("sage", description="GNN: GraphSAGE (mean) or GAT")
@@ -44,9 +46,7 @@ class Scenario(BaseModel):
         0.25, description="capacity: a float is a share of the halo nodes, an int a count of rows"
     )
     prefetch_depth: int = Field(2, ge=0, le=64, description="pulls run so far ahead; 0 = inline")
-    rate: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="Mbit/s each way at each host; 0 = unshaped"
-    )
+    rate: float = Field(0.0, ge=0, description="Mbit/s each way at each host; 0 = unshaped")
     seed: int = Field(0, ge=0, lt=2**31, description="seeds, initial model and controller")
     mode: Mode = Field("async", description="does a pull wait for the open question?")
 

@@ -10,6 +10,8 @@ from typing import Any
 from rudder.errors import SpecError
 
 _OPENING, _CLOSING = "[{(", "]})"
+_QUOTE = '"'
+_RESERVED_IN_NAMES = set(":,=/" + _QUOTE + _OPENING + _CLOSING)
 
 
 @dataclass(frozen=True)
@@ -26,16 +28,23 @@ class Spec:
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise SpecError(f"a spec needs a name, found {self.name!r}")
+        check_name("a spec", self.name)
         try:
-            # A copy by way of JSON: refuses callables and objects, detaches from the caller's dict.
-            object.__setattr__(self, "params", json.loads(json.dumps(dict(self.params))))
+            # A copy by way of JSON: refuses callables, objects and NaN (which would not equal
+            # itself), and detaches from the caller's dict.
+            params = json.loads(json.dumps(dict(self.params), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise SpecError(
                 f"parameters of {self.name!r} must be JSON values "
-                f"(numbers, text, true/false, lists): {error}"
+                f"(finite numbers, text, true/false, lists): {error}"
             ) from error
+        for key in params:
+            check_name(f"a parameter of {self.name!r}", key)
+        object.__setattr__(self, "params", params)
+
+    def __eq__(self, other: object) -> bool:
+        # By JSON, as the hash: 1, 1.0 and true are different parameters.
+        return isinstance(other, Spec) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
         return hash(self.to_json())
@@ -45,15 +54,22 @@ class Spec:
         """Read ``name`` or ``name:key=value,…``; a spec or its JSON mapping passes through.
 
         Values are JSON where they parse as JSON (``16``, ``0.5``, ``true``, ``[1,2]``,
-        ``"a,b"``), else plain text. Commas inside brackets and quotes do not split.
+        ``"a,b"``), else plain text. Commas inside brackets and double quotes do not split.
+
+        Raises:
+            SpecError: says which part does not parse.
         """
         if isinstance(text, Spec):
             return text
         if isinstance(text, Mapping):
             unknown = set(text) - {"name", "params"}
             if unknown or "name" not in text:
-                raise SpecError(f"a spec has the keys name and params, found {sorted(text)}")
+                raise SpecError(
+                    f"a spec has the keys name and params, found {sorted(map(str, text))}"
+                )
             return cls(text["name"], text.get("params", {}))
+        if not isinstance(text, str):
+            raise SpecError(f"a spec is text or an object with name and params, found {text!r}")
         name, colon, rest = text.strip().partition(":")
         if not name:
             raise SpecError(f"spec {text!r} has no name; write NAME or NAME:key=value,…")
@@ -62,7 +78,7 @@ class Spec:
             for item in _split(rest, text):
                 key, equals, value = item.partition("=")
                 key = key.strip()
-                if not equals or not key:
+                if not equals:
                     raise SpecError(f"spec {text!r}: {item!r} is not key=value")
                 if key in params:
                     raise SpecError(f"spec {text!r}: parameter {key!r} is given twice")
@@ -81,7 +97,15 @@ class Spec:
 
     @classmethod
     def from_json(cls, text: str) -> Spec:
-        return cls.parse(json.loads(text))
+        """Read what :meth:`to_json` wrote.
+
+        Raises:
+            SpecError: it is no JSON, or none of a spec.
+        """
+        try:
+            return cls.parse(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise SpecError(f"spec {text!r} is not JSON: {error}") from error
 
     def __str__(self) -> str:
         if not self.params:
@@ -89,13 +113,28 @@ class Spec:
         return self.name + ":" + ",".join(f"{k}={_text(v)}" for k, v in self.params.items())
 
 
+def check_name(what: str, name: object) -> None:
+    """Refuse a name that could not be told apart in ``name:key=value,…``.
+
+    Raises:
+        SpecError: not text, empty, or with a reserved character or white space.
+    """
+    if not isinstance(name, str) or not name:
+        raise SpecError(f"{what} needs a name, found {name!r}")
+    if set(name) & _RESERVED_IN_NAMES or name.split() != [name]:
+        reserved = " ".join(sorted(_RESERVED_IN_NAMES))
+        raise SpecError(f"{what} cannot be named {name!r}: no spaces and none of {reserved}")
+
+
 def _split(text: str, whole: str) -> Iterator[str]:
-    depth, quote, start = 0, "", 0
+    depth, start = 0, 0
+    quoted = escaped = False
     for position, char in enumerate(text):
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
+        if quoted:
+            quoted = escaped or char != _QUOTE
+            escaped = not escaped and char == "\\"
+        elif char == _QUOTE:
+            quoted = True
         elif char in _OPENING:
             depth += 1
         elif char in _CLOSING:
@@ -103,19 +142,25 @@ def _split(text: str, whole: str) -> Iterator[str]:
         elif char == "," and depth == 0:
             yield text[start:position]
             start = position + 1
-    if depth or quote:
+    if depth or quoted:
         raise SpecError(f"spec {whole!r}: a bracket or quote is not closed")
     yield text[start:]
 
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
         return text
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, str) and _value(value) == value and not set(value) & set(",\"'[]{}()"):
-        return value
+    if isinstance(value, str) and value == value.strip() and _value(value) == value:
+        special = set("," + _QUOTE + _OPENING + _CLOSING)
+        if not set(value) & special:
+            return value
     return json.dumps(value, separators=(",", ":"))
