@@ -27,7 +27,8 @@ class Partition:
     The folder holds DistDGL's ``<graph_name>.json`` and ``part*/``, and beside them
     ``rudder.json`` (these facts), ``degree.npy`` (int32 ``[N]``: out-degree of each node in the
     whole graph: in how many neighbourhoods it lies), ``part<p>/halo.npy`` (int64, ascending: the
-    remote nodes one hop from part ``p``, against the edges, as sampling goes) and ``assignment.npy`` (int32 ``[N]`` by original id).
+    remote nodes one hop from part ``p``, against the edges, as sampling goes) and
+    ``assignment.npy`` (int32 ``[N]`` by original id).
 
     Attributes:
         folder: where it lies.
