@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rudder.errors import ResultError
+from rudder.errors import ResultError, UsageError
+from rudder.plain import plain
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 
@@ -46,6 +47,7 @@ MINIBATCH_SCHEMA = pa.schema(
 )
 """Columns of the per-minibatch table. ``step`` counts within a trainer and is not reset at epochs;
 ``stale_share`` and ``occupancy`` are shares of the capacity after the minibatch."""
+
 
 @dataclass(slots=True)
 class MinibatchRow:
@@ -119,10 +121,13 @@ class RunResult:
     run_dir: Path | None = None
 
     def save(self, folder: Path) -> None:
-        """Write ``run.json``, ``minibatches.parquet`` and ``decisions.jsonl``, each whole."""
+        """Write ``minibatches.parquet``, ``decisions.jsonl`` and ``run.json``, each whole.
+
+        ``run.json`` comes last: its presence means that the run is complete.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         _replace(folder / "minibatches.parquet", lambda p: pq.write_table(self.minibatches, p))
-        lines = "".join(json.dumps(d) + "\n" for d in self.decisions)
+        lines = "".join(json.dumps(plain(d)) + "\n" for d in self.decisions)
         _replace(folder / "decisions.jsonl", lambda p: p.write_text(lines))
         head = {
             "schema_version": SCHEMA_VERSION,
@@ -131,14 +136,15 @@ class RunResult:
             "summary": dict(self.summary),
             "details": dict(self.details),
         }
-        _replace(folder / "run.json", lambda p: p.write_text(json.dumps(head, indent=2) + "\n"))
+        text = json.dumps(plain(head), indent=2) + "\n"
+        _replace(folder / "run.json", lambda p: p.write_text(text))
 
     @classmethod
     def load(cls, folder: Path) -> RunResult:
         """Read a saved run.
 
         Raises:
-            ResultError: a file is missing or of another schema version.
+            ResultError: a file is missing or damaged, or of another schema version.
         """
         try:
             head = json.loads((folder / "run.json").read_text())
@@ -148,21 +154,23 @@ class RunResult:
                     f"this Rudder reads {SCHEMA_VERSION}"
                 )
             table = pq.read_table(folder / "minibatches.parquet")
+            if table.schema.names != MINIBATCH_SCHEMA.names:
+                raise ResultError(f"{folder / 'minibatches.parquet'} has other columns")
             lines = (folder / "decisions.jsonl").read_text().splitlines()
-        except (OSError, ValueError, KeyError) as error:
+            return cls(
+                Scenario.make(**head["scenario"]),
+                Spec.parse(head["controller"]),
+                table,
+                [json.loads(line) for line in lines],
+                head["summary"],
+                head["details"],
+                folder,
+            )
+        except (OSError, ValueError, KeyError, TypeError, UsageError) as error:
             raise ResultError(f"{folder} holds no complete run: {error}") from error
-        return cls(
-            Scenario.make(**head["scenario"]),
-            Spec.parse(head["controller"]),
-            table,
-            [json.loads(line) for line in lines],
-            head["summary"],
-            head["details"],
-            folder,
-        )
 
 
-def _replace(path: Path, write: Any) -> None:
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
     part = path.with_name(path.name + ".part")
     write(part)
     part.replace(path)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
 from rich.table import Table
+
+from rudder.plain import plain
 
 if TYPE_CHECKING:
     from rudder.engine import Progress
@@ -68,25 +67,6 @@ def emit(
 def say(message: str) -> None:
     """A line for people, on stderr."""
     print(message, file=sys.stderr)
-
-
-def plain(value: Any) -> Any:
-    """JSON values of ``value``: NaN and infinity become null, paths text, arrays lists."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Path):
-        return str(value)
-    if hasattr(value, "tolist"):  # NumPy, without importing it
-        return plain(value.tolist())
-    if isinstance(value, Sequence | set | frozenset):
-        return [plain(item) for item in value]
-    raise TypeError(f"{value!r} has no JSON form")
 
 
 def _cell(value: Any) -> str:
