@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from rudder.registries import COMMANDS, ENGINES
+from rudder.registries import COMMANDS, ENGINES, POLICIES
 
 ENGINES.register(
     "distdgl", "rudder.distdgl.engine:DistDGLEngine", summary="real training on emulated hosts"
+)
+POLICIES.register(
+    "score",
+    "rudder.policies.decayed:Score",
+    summary="+1 with access, x0.95 without; stale below 0.95 (the paper)",
+)
+POLICIES.register(
+    "score-published",
+    "rudder.policies.decayed:ScorePublished",
+    summary="the published code's rule: victims come back at once, rows are fetched again",
+)
+POLICIES.register(
+    "massivegnn",
+    "rudder.policies.decayed:MassiveGNN",
+    summary="x(1-alpha) without access, unchanged with; stale after interval idle minibatches",
+    params={"alpha": 0.05, "interval": 16},
+)
+POLICIES.register(
+    "degree",
+    "rudder.policies.decayed:Degree",
+    summary="weights that never change: nothing is stale, nothing replaced",
 )
 COMMANDS.register(
     "sync",
@@ -19,3 +40,11 @@ COMMANDS.register(
     summary="MLflow UI on this project's runs",
     fields={"section": "Compare"},
 )
+for _name, _summary in {
+    "demo": "the story on the bundled graph, in minutes",
+    "train": "one real DistDGL run, steered by a controller",
+    "launch": "somebody's own DistDGL script on the same hosts",
+}.items():
+    COMMANDS.register(
+        _name, f"rudder.cli.{_name}:{_name}", summary=_summary, fields={"section": "Run"}
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rudder.home import Home
 from rudder.plugins import PluginFile
 from rudder.result import RunResult
 from rudder.scenario import Scenario
@@ -21,12 +22,14 @@ class RunOptions:
     """How to run, without effect on what is computed.
 
     Attributes:
-        run_dir: where tables, decisions and logs go; it is made.
+        home: where partitions are cached.
+        run_dir: where tables, decisions and logs go; it is made. Its name is the run's id.
         plugins: plug-in files that every trainer loads, checked by hash.
         progress: told about progress.
         verify: test mode: compare every served feature row with the stored one.
     """
 
+    home: Home
     run_dir: Path
     plugins: tuple[PluginFile, ...] = ()
     progress: Progress = field(default=lambda phase, share: None)

@@ -34,8 +34,8 @@ class Facts:
     fan_out: tuple[int, ...] = _unit("neighbours per layer, input side first")
     capacity: int = _unit("rows of the persistent buffer")
     trainers: int = _unit("trainers in the run")
-    epochs: int = _unit("epochs")
-    total_minibatches: int = _unit("minibatches of this trainer over the run")
+    epochs: int = _unit("epochs; 0 = not known")
+    total_minibatches: int = _unit("minibatches of this trainer over the run; 0 = not known")
     policy: str = _unit("replacement policy spec")
 
 
@@ -105,7 +105,7 @@ class Observation:
         index: number of this observation, from 0.
         minibatch: minibatches pulled by this trainer so far (the next one has this index, from 0).
         epoch: epoch of the last pulled minibatch.
-        progress: share of the run's minibatches that have been pulled, 0..1.
+        progress: share of the run's minibatches that have been pulled, 0..1; 0 = not known.
         window: what happened since the previous observation.
         history: the last decisions, oldest first.
         modelled_seconds: the seconds come from a time model (replay), not from a clock.

@@ -55,7 +55,7 @@ class Steering:
     Args:
         asker: puts the questions; see :func:`rudder.steering.steer`.
         task: the trainer's static facts, seed and rank. No question goes out after the last of
-            its ``total_minibatches``.
+            its ``total_minibatches``, if these are known.
         mode: does a pull wait for the open question?
         deadline_s: seconds after which an open question is closed as a timeout.
         decisions_path: where decisions are appended (:mod:`rudder.steering.journal`); None =
@@ -143,7 +143,8 @@ class Steering:
                 self._tally.intervals[self._pulled - self._last_replacement] += 1
             self._last_replacement = self._pulled
         self._pulled += 1
-        if self._open is None and self._pulled < self._task.facts.total_minibatches:
+        total = self._task.facts.total_minibatches
+        if self._open is None and (self._pulled < total or not total):
             self._ask(row.epoch)
 
     def trained(self, step: int, compute_s: float, stall_s: float) -> None:
@@ -177,7 +178,7 @@ class Steering:
             index=self._questions,
             minibatch=self._pulled,
             epoch=epoch,
-            progress=self._pulled / self._task.facts.total_minibatches,
+            progress=self._pulled / total if (total := self._task.facts.total_minibatches) else 0.0,
             window=self._collector.close_window(),
             history=self._context.history(),
             modelled_seconds=self._modelled,

@@ -1,0 +1,64 @@
+"""``rudder launch``: somebody's own DistDGL script on emulated hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from rudder.cli.options import AsJson, HomeDir, Plugins, Quiet, Verbose
+from rudder.cli.output import emit, progress
+from rudder.home import Home
+from rudder.scenario import Scenario
+
+
+def launch(
+    graph: Annotated[str, typer.Argument(help="dataset spec, NAME:key=value,…")],
+    script: Annotated[Path, typer.Argument(help="DistDGL training script", metavar="SCRIPT.py")],
+    arguments: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="[ARGS]…",
+            help="passed on; {ip_config}, {part_config} and {graph_name} are filled in",
+        ),
+    ] = None,
+    parts: Annotated[int, typer.Option(help="partitions = hosts")] = 4,
+    trainers: Annotated[int, typer.Option(help="trainers per host")] = 1,
+    partition_method: Annotated[str, typer.Option(help="partitioner spec")] = "metis",
+    rate: Annotated[float, typer.Option(help="Mbit/s each way at each host; 0 = unshaped")] = 0.0,
+    home: HomeDir = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Run SCRIPT.py as every trainer of a DistDGL job on GRAPH, with DGL's variables set.
+
+    Options for the script come after --, as in: rudder launch debian train.py -- --epochs 3
+    """
+    from rudder.distdgl.engine import PARTITION_SEED
+    from rudder.distdgl.launch import launch as start
+    from rudder.partition import ensure_partition
+    from rudder.running import new_run_id
+
+    place = Home.resolve(home)
+    checked = Scenario.make(
+        graph=graph, parts=parts, trainers=trainers, partition_method=partition_method, rate=rate
+    )
+    with progress(quiet=quiet or as_json) as report:
+        partition = ensure_partition(
+            checked.graph, parts, partition_method, PARTITION_SEED, place.partitions, report
+        )
+    launched = start(
+        script, arguments or [], partition, place.runs / new_run_id(), rate=rate, trainers=trainers
+    )
+    for log in sorted(launched.logs.glob("script-*.log")) if not as_json else ():
+        typer.echo(f"--- {log}")
+        typer.echo(log.read_text(), nl=False)
+    sent = sum(counter["tx_bytes"] for counter in launched.host_counters)
+    emit(
+        {"logs": launched.logs, "hosts": parts, "bytes_sent": sent,
+         "host_counters": list(launched.host_counters)},
+        as_json=as_json, columns=("logs", "hosts", "bytes_sent"),
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""``rudder train``: one real DistDGL run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from rudder.cli.options import AsJson, HomeDir, Plugins, Quiet, Verbose, plugin_files
+from rudder.cli.output import emit, progress, say
+from rudder.cli.scenario_options import scenario_options
+from rudder.home import Home
+from rudder.result import RunResult
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+
+TrackingUri = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--tracking-uri",
+        help="MLflow server or store; default: mlflow.db in the data directory",
+        show_default=False,
+    ),
+]
+Controller = Annotated[
+    str, typer.Option("--controller", "-c", help="controller spec, NAME:key=value,…")
+]
+
+
+@scenario_options()
+def train(
+    scenario: dict[str, Any],
+    controller: Controller = "always",
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="compare every served feature row with the stored one"),
+    ] = False,
+    track: Annotated[bool, typer.Option(help="log the run to MLflow")] = True,
+    tracking_uri: TrackingUri = None,
+    home: HomeDir = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Train a GNN on GRAPH with real DistDGL on emulated hosts, steered by a controller.
+
+    Plain DistDGL is --controller none --prefetch-depth 0.
+    """
+    from rudder.running import run_tracked
+    from rudder.tracking import Tracker
+
+    asked, spec, place = Scenario.make(**scenario), Spec.parse(controller), Home.resolve(home)
+    tracker = Tracker(place, tracking_uri) if track else None
+    with progress(quiet=quiet or as_json) as report:
+        result = run_tracked(
+            asked, spec, place, tracker, report, plugins=plugin_files(), verify=verify
+        )
+    emit(describe(result), as_json=as_json)
+    say(f"run directory: {result.run_dir}")
+
+
+def describe(result: RunResult) -> dict[str, Any]:
+    """What a command reports of a run: what was run, then its summary."""
+    scenario = result.scenario
+    return {
+        "graph": scenario.graph,
+        "controller": str(result.controller),
+        "policy": scenario.policy,
+        "buffer": scenario.buffer,
+        "prefetch_depth": scenario.prefetch_depth,
+        "rate": scenario.rate,
+        "parts": scenario.parts,
+        **result.summary,
+    }

@@ -1,0 +1,171 @@
+"""The engine ``distdgl``: real DistDGL training on emulated hosts, from the launcher's side.
+
+This module imports neither torch nor DGL: the processes that it starts do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rudder.buffer.capacity import resolve_capacity
+from rudder.cluster.roles import Role
+from rudder.cluster.supervisor import Supervisor
+from rudder.distdgl.environment import Environment
+from rudder.distdgl.hosting import DEADLINES, SILENCE_S, local_cluster, server_roles
+from rudder.distdgl.job import Job
+from rudder.engine import Engine, RunOptions
+from rudder.errors import ResultError
+from rudder.partition import Partition, ensure_partition
+from rudder.registries import POLICIES
+from rudder.result import RunResult
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+from rudder.steering import Tally, read_decisions, resolve
+from rudder.summary import summarise
+from rudder.versions import check_versions
+
+PARTITION_SEED = 0
+"""All runs share one partition, so that a seed varies training and not the cut."""
+
+
+class DistDGLEngine(Engine):
+    """Partitions, starts hosts, servers and trainers, supervises them, gathers the result."""
+
+    def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
+        check_versions()
+        resolved = resolve(scenario, controller)
+        scenario, controller = resolved.scenario, resolved.spec
+        POLICIES.check(scenario.policy)
+        partition = ensure_partition(
+            scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
+            options.home.partitions, options.progress,
+        )  # fmt: skip
+        check_capacity(scenario, partition)
+        job = Job(
+            scenario, controller, partition.folder, options.run_dir, options.plugins, options.verify
+        )
+        job.save()
+        counters = self._train(job, partition, _Watch(scenario, options))
+        return gather(job, counters)
+
+    def _train(self, job: Job, partition: Partition, watch: _Watch) -> list[Mapping[str, Any]]:
+        scenario, logs = job.scenario, job.run_dir / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with local_cluster(scenario.parts, scenario.rate) as cluster:
+            environment = Environment(
+                cluster.hosts, partition.config, scenario.trainers, cluster.interface,
+                job.run_dir / "ip_config.txt",
+            )  # fmt: skip
+            environment.write_ip_config()
+            trainers = [
+                Role(
+                    host=host.index,
+                    kind="trainer",
+                    index=host.index * scenario.trainers + local,
+                    entry="rudder.distdgl.trainer:train",
+                    kwargs={"job": str(job.path)},
+                    env=environment.trainer(host.index, local),
+                    log=logs / f"trainer-{host.index * scenario.trainers + local}.log",
+                )
+                for host in cluster.hosts
+                for local in range(scenario.trainers)
+            ]
+            roles = [*server_roles(environment, logs), *trainers]
+            Supervisor(cluster).run(roles, DEADLINES, silence=SILENCE_S, on_report=watch.report)
+            return [
+                {"host": host.name, "rx_bytes": c.rx_bytes, "tx_bytes": c.tx_bytes}
+                for host, c in zip(cluster.hosts, cluster.counters(), strict=True)
+            ]
+
+
+def check_capacity(scenario: Scenario, partition: Partition) -> None:
+    """Refuse a buffer that is larger than what it could hold, before anything starts.
+
+    Raises:
+        CapacityError: on the first part whose remote nodes are fewer than the capacity.
+    """
+    for owned, halo in zip(partition.part_nodes, partition.halo_nodes, strict=True):
+        resolve_capacity(scenario.buffer, halo, partition.nodes - owned)
+
+
+@dataclass
+class _Watch:
+    """Turns the roles' reports into one progress: all ready, then the slowest trainer's step."""
+
+    scenario: Scenario
+    options: RunOptions
+    ready: int = 0
+    minibatches: int = 0
+    steps: dict[str, int] = field(default_factory=dict)
+    done: int = 0
+
+    @property
+    def trainers(self) -> int:
+        return self.scenario.parts * self.scenario.trainers
+
+    def report(self, role: Role, phase: str, data: Mapping[str, Any]) -> None:
+        if role.kind != "trainer":
+            return
+        if phase == "ready":
+            self.ready += 1
+            self.minibatches = data["minibatches"] * self.scenario.epochs
+            self.options.progress("start", self.ready / self.trainers)
+        elif phase == "step":
+            self.steps[role.name] = data["step"]
+        elif phase == "epoch":
+            per_epoch = self.minibatches // self.scenario.epochs
+            self.steps[role.name] = (data["epoch"] + 1) * per_epoch
+        elif phase == "done":
+            self.done += 1
+            self.options.progress("test", self.done / self.trainers)
+        if self.minibatches and len(self.steps) == self.trainers:
+            self.options.progress("train", min(self.steps.values()) / self.minibatches)
+
+
+def gather(job: Job, counters: list[Mapping[str, Any]]) -> RunResult:
+    """The result of a finished job from what its ranks wrote; saved in the run's directory.
+
+    Raises:
+        ResultError: a rank ended well but left no result.
+    """
+    ranks = range(job.scenario.parts * job.scenario.trainers)
+    try:
+        tables = [pq.read_table(job.table_path(rank)) for rank in ranks]
+        facts = [json.loads(job.facts_path(rank).read_text()) for rank in ranks]
+        decisions = [
+            {"rank": rank, **decision}
+            for rank in ranks
+            for decision in read_decisions(job.decisions_path(rank))
+        ]
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{job.rank_dir} lacks a rank's result: {error}") from error
+    table = pa.concat_tables(tables)
+    steering = Tally.merge(Tally.from_state(f["steering"]) for f in facts)
+    summary = summarise(
+        table,
+        filled=sum(f["filled"] for f in facts),
+        row_bytes=facts[0]["row_bytes"],
+        epoch_seconds=[[e["seconds"] for e in f["epochs"]] for f in facts],
+        steering=steering,
+        test_metric=facts[0]["test_metric"],
+        run_id=job.run_dir.name,
+    )
+    details = {
+        "epochs": [f["epochs"] for f in facts],
+        "steering": steering.to_dict(),
+        "capacity": [f["capacity"] for f in facts],
+        "surplus": [f["surplus"] for f in facts],
+        "host_counters": counters,
+        "partition": str(job.partition),
+    }
+    result = RunResult(
+        job.scenario, job.controller, table, decisions, summary, details, job.run_dir
+    )
+    result.save(job.run_dir)
+    return result

@@ -1,0 +1,56 @@
+"""Validation and test: sampled neighbourhoods, features by plain pulls, counts over all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from dgl.dataloading import DistNodeDataLoader
+from dgl.distributed import DistGraph
+
+from rudder.distdgl.models import metric_of, score_counts
+from rudder.distdgl.rpc_lock import RPC_LOCK
+from rudder.distdgl.wire import ID_BYTES, rpc_payload
+
+
+class Evaluator:
+    """Scores the model on a set of nodes, shared out over the ranks.
+
+    Evaluation passes the buffer by, so that it neither warms nor disturbs it; it is not recorded
+    in traces.
+    """
+
+    def __init__(
+        self, g: DistGraph, model: torch.nn.Module, sampler: Any, batch_size: int, multilabel: bool
+    ) -> None:
+        self.g, self.model, self.sampler = g, model, sampler
+        self.batch_size, self.multilabel = batch_size, multilabel
+        self._payload = rpc_payload()
+
+    def run(self, nodes: torch.Tensor) -> tuple[float | None, int]:
+        """The metric over all ranks' ``nodes``, and the bytes that this rank moved for it.
+
+        Every rank must call it. The model is not synchronised inside: ranks may hold different
+        numbers of minibatches.
+        """
+        book, features, labels = (
+            self.g.get_partition_book(),
+            self.g.ndata["feat"],
+            self.g.ndata["label"],
+        )
+        module = getattr(self.model, "module", self.model)
+        module.eval()
+        row_bytes = features.shape[1] * features.local_partition.element_size() + ID_BYTES
+        counts, moved = torch.zeros(3, dtype=torch.float64), 0
+        with RPC_LOCK, torch.no_grad():
+            self._payload.take()
+            if nodes.numel():
+                for inputs, seeds, blocks in DistNodeDataLoader(
+                    self.g, nodes, self.sampler, batch_size=self.batch_size
+                ):
+                    moved += int((book.nid2partid(inputs) != book.partid).sum()) * row_bytes
+                    counts += score_counts(module(blocks, features[inputs]), labels[seeds])
+            moved += self._payload.take()
+        dist.all_reduce(counts)
+        return metric_of(counts, self.multilabel), moved

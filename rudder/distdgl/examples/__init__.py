@@ -1,0 +1,1 @@
+"""Complete DistDGL training scripts: a plain one, and the same with Rudder's loader."""

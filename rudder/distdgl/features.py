@@ -1,0 +1,206 @@
+"""Feature rows of a ``DistGraph``, served through one trainer's persistent buffer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rudder.buffer import PersistentBuffer
+from rudder.buffer.capacity import resolve_capacity
+from rudder.buffer.fills import fill_ids
+from rudder.decision import Decision
+from rudder.distdgl.wire import ID_BYTES
+from rudder.errors import BufferContentError, TransportError
+from rudder.partition import DEGREE_FILE
+from rudder.policies.base import Policy
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One minibatch's feature rows and how they came.
+
+    Attributes:
+        rows: ``[n, F]``, in the order of the ids asked for.
+        local, remote: ids owned by this part and by others.
+        hits, misses, replaced, fetched: as in the per-minibatch table.
+        stale_share, occupancy: of the buffer after this minibatch; 0 without a buffer.
+    """
+
+    rows: torch.Tensor
+    local: int
+    remote: int
+    hits: int
+    misses: int
+    replaced: int
+    fetched: int
+    stale_share: float = 0.0
+    occupancy: float = 0.0
+
+
+class PartitionView:
+    """What one trainer can see of the partition: its own range, its halo, degrees.
+
+    Works on any DistDGL partition; ``degree.npy`` beside the partition's config (made by Rudder)
+    saves asking the servers for degrees.
+    """
+
+    def __init__(self, g: Any) -> None:
+        self.g = g
+        self.book = g.get_partition_book()
+        self.part: int = self.book.partid
+        local = g.local_partition
+        owned = local.ndata["inner_node"].bool().numpy()
+        ids = local.ndata["_ID"].numpy()
+        self.halo: Ids = np.sort(ids[~owned])
+        self.part_nodes = int(owned.sum())
+        self.nodes = int(g.num_nodes())
+        self.edges = int(g.num_edges())
+        self.parts = int(self.book.num_partitions())
+
+    @property
+    def remote_nodes(self) -> int:
+        return self.nodes - self.part_nodes
+
+    def is_remote(self, ids: torch.Tensor) -> torch.Tensor:
+        """bool ``[n]``: owned by another part."""
+        remote: torch.Tensor = self.book.nid2partid(ids) != self.part
+        return remote
+
+    def beyond_halo(self) -> Ids:
+        """Remote nodes that are not in the 1-hop halo, ascending."""
+        everything = torch.arange(self.nodes, dtype=torch.int64)
+        remote = everything[self.is_remote(everything)].numpy()
+        return np.setdiff1d(remote, self.halo, assume_unique=True)
+
+    def degree(self, ids: Ids) -> npt.NDArray[np.int64]:
+        """Degree of each id in the whole graph."""
+        config = os.environ.get("DGL_CONF_PATH")
+        stored = Path(config).parent / DEGREE_FILE if config else None
+        if stored is not None and stored.exists():
+            degree = np.load(stored, mmap_mode="r", allow_pickle=False)
+            return np.asarray(degree[ids], dtype=np.int64)
+        asked: npt.NDArray[np.int64] = self.g.in_degrees(torch.from_numpy(ids)).numpy()
+        return asked.astype(np.int64)
+
+
+class BufferedFeatures:
+    """Serves ``g.ndata[name][ids]`` through a persistent buffer.
+
+    Local rows are read from the server's shared memory. Remote rows come from the buffer or over
+    the network, misses and replacements in one pull.
+
+    Args:
+        g: a ``DistGraph``.
+        name: node data to serve, 2-D.
+        policy: replacement policy.
+        buffer: capacity, a share of the halo nodes or a count of rows.
+        fill: what the buffer holds at the start.
+        seed: of the random fill.
+        verify: test mode: compare every served row with the stored one.
+
+    Raises:
+        TransportError: the graph has no such node data, or not one row of features per node.
+        CapacityError: more rows than there are remote nodes.
+    """
+
+    def __init__(
+        self,
+        g: Any,
+        name: str,
+        policy: Policy,
+        buffer: float | int,
+        fill: str,
+        seed: int = 0,
+        verify: bool = False,
+    ) -> None:
+        if name not in g.ndata:
+            raise TransportError(
+                f"the graph has no node data {name!r}; it has {', '.join(sorted(g.ndata))}"
+            )
+        self.tensor = g.ndata[name]
+        if len(self.tensor.shape) != 2:
+            raise TransportError(
+                f"node data {name!r} has shape {tuple(self.tensor.shape)}; features are [N, F]"
+            )
+        self.view = PartitionView(g)
+        self.verify = verify
+        self._local: torch.Tensor = self.tensor.local_partition
+        self.width = int(self.tensor.shape[1])
+        self.row_bytes = self.width * self._local.element_size()
+        halo = self.view.halo
+        self.capacity = resolve_capacity(buffer, halo.size, self.view.remote_nodes)
+        self.filled = 0
+        self.buffer: PersistentBuffer | None = None
+        if self.capacity:
+            dtype = torch.empty(0, dtype=self._local.dtype).numpy().dtype
+            self.buffer = PersistentBuffer(self.capacity, self.width, policy, dtype=dtype)
+            self._fill(fill, seed)
+
+    def _fill(self, fill: str, seed: int) -> None:
+        beyond = np.empty(0, dtype=np.int64)
+        if self.capacity > self.view.halo.size:
+            beyond = self.view.beyond_halo()
+        ids = fill_ids(fill, self.capacity, self.view.halo, self.view.degree, beyond, seed)
+        self.filled = ids.size
+        if self.filled and self.buffer is not None:
+            self.buffer.fill(ids, self.tensor[torch.from_numpy(ids)].numpy())
+
+    @property
+    def wire_bytes_per_row(self) -> tuple[int, int]:
+        """Bytes of feature payload and of requested ids per fetched row."""
+        return self.row_bytes, ID_BYTES
+
+    def serve(self, ids: torch.Tensor, decision: Decision | None) -> Served:
+        """Rows of distinct ``ids`` int64 ``[n]``, through the buffer.
+
+        Raises:
+            BufferContentError: in test mode, a row differs from the stored one.
+        """
+        remote_mask = self.view.is_remote(ids)
+        if self.buffer is None:
+            remote = int(remote_mask.sum())
+            rows = self.tensor[ids]
+            return Served(rows, ids.numel() - remote, remote, 0, remote, 0, remote)
+        out = torch.empty((ids.numel(), self.width), dtype=self._local.dtype)
+        local_at = (~remote_mask).nonzero().squeeze(1)
+        remote_at = remote_mask.nonzero().squeeze(1)
+        # The buffer wants ascending ids; `remote_at` follows, so that rows land in place.
+        remote_ids, order = ids[remote_at].sort()
+        remote_at = remote_at[order]
+        plan = self.buffer.plan(remote_ids.numpy(), decision)
+        pulled = np.empty((0, self.width), dtype=out.numpy().dtype)
+        if plan.pull.size:
+            pulled = self.tensor[torch.from_numpy(plan.pull)].numpy()
+        own = self.view.book.nid2localnid(ids[local_at], self.view.part)
+        out[local_at] = self._local[own]
+        self.buffer.commit(plan, pulled, out.numpy(), remote_at.numpy())
+        if self.verify:
+            self._verify(ids, out)
+        return Served(
+            out,
+            local_at.numel(),
+            remote_at.numel(),
+            plan.hits,
+            plan.misses,
+            plan.replaced,
+            plan.fetched,
+            plan.stale_share,
+            plan.occupancy,
+        )
+
+    def _verify(self, ids: torch.Tensor, served: torch.Tensor) -> None:
+        stored = self.tensor[ids]
+        if not torch.equal(stored, served):
+            wrong = (stored != served).any(dim=1).nonzero().squeeze(1)
+            raise BufferContentError(
+                f"{wrong.numel()} of {ids.numel()} served rows differ from the stored ones; "
+                f"first: node {int(ids[wrong[0]])}"
+            )

@@ -1,0 +1,73 @@
+"""A job: all that a trainer process needs, as one JSON file in the run's directory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rudder.plugins import PluginFile
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training run, as its trainers see it.
+
+    Attributes:
+        scenario, controller: what to run, fixed fields of the controller laid over.
+        partition: folder of the partition.
+        run_dir: where every rank writes its part of the result (``ranks/``).
+        plugins: plug-in files to load, checked by hash.
+        verify: test mode of the loader.
+    """
+
+    scenario: Scenario
+    controller: Spec
+    partition: Path
+    run_dir: Path
+    plugins: tuple[PluginFile, ...] = ()
+    verify: bool = False
+
+    @property
+    def path(self) -> Path:
+        return self.run_dir / "job.json"
+
+    def save(self) -> Path:
+        self.rank_dir.mkdir(parents=True, exist_ok=True)
+        data = {
+            "scenario": self.scenario.model_dump(mode="json"),
+            "controller": self.controller.to_dict(),
+            "partition": str(self.partition),
+            "run_dir": str(self.run_dir),
+            "plugins": [[p.path, p.sha256] for p in self.plugins],
+            "verify": self.verify,
+        }
+        self.path.write_text(json.dumps(data, indent=2) + "\n")
+        return self.path
+
+    @classmethod
+    def load(cls, path: Path) -> Job:
+        data = json.loads(path.read_text())
+        return cls(
+            Scenario.make(**data["scenario"]),
+            Spec.parse(data["controller"]),
+            Path(data["partition"]),
+            Path(data["run_dir"]),
+            tuple(PluginFile(*p) for p in data["plugins"]),
+            data["verify"],
+        )
+
+    @property
+    def rank_dir(self) -> Path:
+        return self.run_dir / "ranks"
+
+    def table_path(self, rank: int) -> Path:
+        return self.rank_dir / f"rank={rank}.parquet"
+
+    def facts_path(self, rank: int) -> Path:
+        return self.rank_dir / f"rank={rank}.json"
+
+    def decisions_path(self, rank: int) -> Path:
+        return self.rank_dir / f"decisions-rank={rank}.jsonl"

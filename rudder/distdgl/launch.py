@@ -1,0 +1,93 @@
+"""Starts somebody's own DistDGL script on the same hosts, with what DGL's launcher would set."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rudder.cluster.roles import Role
+from rudder.cluster.supervisor import Supervisor
+from rudder.distdgl.environment import Environment
+from rudder.distdgl.hosting import local_cluster, server_roles
+from rudder.errors import UsageError
+from rudder.partition import Partition
+from rudder.versions import check_versions
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launched job leaves: logs per process, counters per host."""
+
+    logs: Path
+    host_counters: Sequence[Mapping[str, Any]]
+
+
+def launch(
+    script: Path,
+    arguments: Sequence[str],
+    partition: Partition,
+    run_dir: Path,
+    *,
+    rate: float = 0.0,
+    trainers: int = 1,
+) -> Launched:
+    """Run ``script`` as every trainer of a job, beside one DistDGL server per host.
+
+    The script finds DGL's variables in its environment. In its arguments ``{ip_config}``,
+    ``{part_config}``, ``{graph_name}`` and ``{num_trainers}`` stand for the job's own values. Its
+    output goes to one log per trainer. It runs in the current directory.
+
+    Raises:
+        UsageError: no such script, or an argument with an unknown placeholder.
+        RoleError: a process failed or did not start in time.
+    """
+    check_versions()
+    if not script.is_file():
+        raise UsageError(f"no such script: {script.resolve()}")
+    logs = run_dir / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with local_cluster(partition.parts, rate) as cluster:
+        environment = Environment(
+            cluster.hosts, partition.config, trainers, cluster.interface, run_dir / "ip_config.txt"
+        )
+        environment.write_ip_config()
+        values = {
+            "ip_config": str(environment.ip_config),
+            "part_config": str(partition.config),
+            "graph_name": partition.graph_name,
+            "num_trainers": str(trainers),
+        }
+        argv = (sys.executable, str(script.resolve()), *(_fill(a, values) for a in arguments))
+        scripts = [
+            Role(
+                host=host.index,
+                kind="script",
+                index=host.index * trainers + local,
+                argv=argv,
+                env=environment.trainer(host.index, local),
+                log=logs / f"script-{host.index * trainers + local}.log",
+                cwd=Path.cwd(),
+            )
+            for host in cluster.hosts
+            for local in range(trainers)
+        ]
+        Supervisor(cluster).run([*server_roles(environment, logs), *scripts], ())
+        counters = [
+            {"host": host.name, "rx_bytes": c.rx_bytes, "tx_bytes": c.tx_bytes}
+            for host, c in zip(cluster.hosts, cluster.counters(), strict=True)
+        ]
+    return Launched(logs, counters)
+
+
+def _fill(argument: str, values: Mapping[str, str]) -> str:
+    try:
+        return argument.format_map(values)
+    except (KeyError, ValueError, IndexError) as error:
+        known = ", ".join(f"{{{name}}}" for name in values)
+        raise UsageError(
+            f"argument {argument!r} has a placeholder that is none of {known} ({error}); "
+            "write {{ and }} for braces"
+        ) from error

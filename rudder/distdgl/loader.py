@@ -1,0 +1,253 @@
+"""The public door: a DistDGL node loader whose features come through a steered buffer."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dgl.dataloading
+import pyarrow as pa
+import torch
+import torch.distributed as dist
+
+from rudder.distdgl.features import BufferedFeatures, Served
+from rudder.distdgl.pipeline import Pipeline
+from rudder.distdgl.rpc_lock import RPC_LOCK, guard_dist_tensors
+from rudder.distdgl.wire import rpc_payload
+from rudder.observation import Facts, Task
+from rudder.plugins import PluginFile
+from rudder.registries import POLICIES
+from rudder.result import MinibatchRow, minibatch_table
+from rudder.scenario import Mode, Scenario
+from rudder.spec import Spec
+from rudder.steering import Tally, resolve, steer
+
+Minibatch = tuple[torch.Tensor, torch.Tensor, list[Any]]
+
+
+@dataclass(slots=True)
+class _Pulled:
+    minibatch: Minibatch
+    row: MinibatchRow
+
+
+class DistNodeDataLoader:
+    """Stands where ``dgl.dataloading.DistNodeDataLoader`` and the feature lookup stood.
+
+    Yields ``(input_nodes, seeds, blocks)``, as DGL's loader does. The features of the input nodes
+    lie in ``blocks[0].srcdata[features]``, the labels of the seeds in
+    ``blocks[-1].dstdata[labels]``. Sampling and pulls of the next minibatches run in a background
+    thread; which remote rows the buffer keeps is steered by ``controller``. The numbers that
+    reach the model are exactly those of ``g.ndata[features][input_nodes]``.
+
+    Args:
+        g: a ``dgl.distributed.DistGraph``.
+        nids: seeds of this trainer, int64 ``[n]``.
+        graph_sampler: a DGL sampler, such as ``dgl.dataloading.NeighborSampler([10, 25])``.
+        batch_size, shuffle, drop_last: as in DGL.
+        features: node data to serve, ``[N, F]``.
+        labels: node data of the seeds to serve too; None = none.
+        controller: controller spec, ``NAME:key=value,…`` (``rudder controllers``).
+        policy: replacement policy spec (``rudder policies``).
+        buffer: capacity: a float is a share of the 1-hop halo, an int a count of rows.
+        fill: ``empty``, ``degree`` or ``random``: what the buffer holds at the start.
+        prefetch_depth: pulls run at most so many minibatches ahead; 0 = inline.
+        mode: ``async`` never waits for the controller, ``sync`` waits before each pull.
+        epochs: how often the loader will be iterated; None = not known, then controllers see no
+            progress. No question goes out after the last of them.
+        seed: of the controller and a random fill.
+        even: cut every rank to the fewest minibatches of any rank (needs a process group), so
+            that gradient exchange never waits for a rank that has run out.
+        verify: test mode: compare every served feature matrix with the stored rows.
+        decisions: file for the decisions, JSON Lines, appended as they happen.
+        plugins: plug-in files that a controller in a process of its own needs.
+
+    Raises:
+        UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes.
+        ControllerError: the controller cannot be reset.
+    """
+
+    def __init__(
+        self,
+        g: Any,
+        nids: torch.Tensor,
+        graph_sampler: Any,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        features: str = "feat",
+        labels: str | None = "label",
+        controller: str | Spec | Mapping[str, Any] = "always",
+        policy: str = "score",
+        buffer: float | int = 0.25,
+        fill: str = "degree",
+        prefetch_depth: int = 2,
+        mode: Mode = "async",
+        epochs: int | None = None,
+        seed: int = 0,
+        even: bool = False,
+        verify: bool = False,
+        decisions: Path | None = None,
+        plugins: Sequence[PluginFile] = (),
+    ) -> None:
+        fan_out = tuple(getattr(graph_sampler, "fanouts", ())) or (-1,)
+        asked = Scenario.make(
+            graph=getattr(g, "graph_name", None) or g._graph_name,
+            layers=len(fan_out), fan_out=fan_out, batch_size=batch_size, epochs=epochs or 1,
+            policy=policy, fill=fill, buffer=buffer, prefetch_depth=prefetch_depth, mode=mode,
+            seed=seed,
+        )  # fmt: skip
+        resolved = resolve(asked, controller)
+        self.scenario = resolved.scenario
+        guard_dist_tensors()
+        self._payload = rpc_payload()
+        self._inner = dgl.dataloading.DistNodeDataLoader(
+            g, nids, graph_sampler, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last
+        )
+        self._features_name, self._labels_name = features, labels
+        self._labels = g.ndata[labels] if labels is not None else None
+        self.features = BufferedFeatures(
+            g, features, POLICIES.build(self.scenario.policy), self.scenario.buffer,
+            self.scenario.fill, seed, verify,
+        )  # fmt: skip
+        self.rank, world = _rank_and_world()
+        own = self._inner.expected_idxs
+        self._limit = _fewest(own) if even and world > 1 else own
+        self.surplus = own - self._limit
+        self.rows: list[MinibatchRow] = []
+        self.trained = 0
+        """Minibatches that training has finished with."""
+        self._epochs = epochs or 0
+        self._epoch = -1
+        self._current: MinibatchRow | None = None
+        self._handed_at = 0.0
+        self._steering = steer(
+            resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
+            plugins=plugins, decisions_path=decisions,
+        )  # fmt: skip
+        # Scripts that never call close(): end the controller at exit, before DGL's own exit hook.
+        weakref.finalize(self, self._steering.close)
+
+    def __len__(self) -> int:
+        """Minibatches per epoch."""
+        return self._limit
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        self._epoch += 1
+        self._inner_left = self._limit
+        iter(self._inner)
+        pipeline = Pipeline(self._produce, self.scenario.prefetch_depth)
+        try:
+            for pulled, waited in pipeline:
+                pulled.row.stall_s = waited
+                self._current = pulled.row
+                self._handed_at = time.perf_counter()
+                yield pulled.minibatch
+                self._finish_row()  # before the next wait, which is not computing
+        finally:
+            self._finish_row()
+
+    def note(self, **values: float | int) -> None:
+        """Write values such as ``loss`` or ``bytes_gradients`` into the current minibatch's row."""
+        row = self._current if self._current is not None else self.rows[-1]
+        for name, value in values.items():
+            setattr(row, name, value)
+
+    def table(self) -> pa.Table:
+        """The per-minibatch table so far (:data:`rudder.result.MINIBATCH_SCHEMA`)."""
+        return minibatch_table(self.rows)
+
+    def close(self) -> Tally:
+        """End the decision loop and its controller; what steering came to."""
+        return self._steering.close()
+
+    def _finish_row(self) -> None:
+        row, self._current = self._current, None
+        if row is not None:
+            row.compute_s = time.perf_counter() - self._handed_at
+            self.trained += 1
+            self._steering.trained(row.step, row.compute_s, row.stall_s)
+
+    def _produce(self) -> _Pulled | None:
+        """Sample, plan, pull: the next minibatch with its features. One thread at a time."""
+        if self._inner_left == 0:
+            return None
+        self._inner_left -= 1
+        with RPC_LOCK:
+            start = time.perf_counter()
+            self._payload.take()
+            input_nodes, seeds, blocks = next(self._inner)
+            sampled = time.perf_counter()
+            sampling_bytes = self._payload.take()
+            step = len(self.rows)
+            turn = self._steering.before_pull(step)
+            planned = time.perf_counter()
+            served = self.features.serve(input_nodes, turn.decision)
+            blocks[0].srcdata[self._features_name] = served.rows
+            if self._labels is not None:
+                blocks[-1].dstdata[self._labels_name] = self._labels[seeds]
+            pulled = time.perf_counter()
+        row = self._row(step, len(seeds), served, sampling_bytes)
+        row.sample_s, row.fetch_s = sampled - start, pulled - planned
+        row.wait_decision_s = turn.waited_s
+        self.rows.append(row)
+        self._steering.after_pull(row)
+        return _Pulled((input_nodes, seeds, blocks), row)
+
+    def _row(self, step: int, seeds: int, served: Served, sampling_bytes: int) -> MinibatchRow:
+        feature_bytes, id_bytes = self.features.wire_bytes_per_row
+        return MinibatchRow(
+            rank=self.rank,
+            epoch=self._epoch,
+            step=step,
+            seeds=seeds,
+            local=served.local,
+            remote_sampled=served.remote,
+            hits=served.hits,
+            misses=served.misses,
+            replaced=served.replaced,
+            fetched=served.fetched,
+            stale_share=served.stale_share,
+            occupancy=served.occupancy,
+            bytes_features=served.fetched * feature_bytes,
+            bytes_ids=served.fetched * id_bytes,
+            bytes_sampling=sampling_bytes,
+        )
+
+    def _facts(self, world: int) -> Facts:
+        view, scenario = self.features.view, self.scenario
+        return Facts(
+            graph=scenario.graph,
+            nodes=view.nodes,
+            edges=view.edges,
+            feature_bytes=self.features.row_bytes,
+            parts=view.parts,
+            part_nodes=view.part_nodes,
+            halo_nodes=int(view.halo.size),
+            remote_nodes=view.remote_nodes,
+            batch_size=scenario.batch_size,
+            fan_out=scenario.fan_out,
+            capacity=self.features.capacity,
+            trainers=world,
+            epochs=self._epochs,
+            total_minibatches=self._epochs * self._limit,
+            policy=scenario.policy,
+        )
+
+
+def _rank_and_world() -> tuple[int, int]:
+    if dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def _fewest(minibatches: int) -> int:
+    """The fewest minibatches of any rank."""
+    fewest = torch.tensor(minibatches)
+    dist.all_reduce(fewest, op=dist.ReduceOp.MIN)
+    return int(fewest)

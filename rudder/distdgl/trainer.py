@@ -1,0 +1,135 @@
+"""One trainer: DistDGL, DDP, and the public loader. Uses nothing that a user's script could not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import dgl
+import pyarrow.parquet as pq
+import torch
+import torch.distributed as dist
+from dgl.distributed import DistGraph, node_split
+from torch.nn.parallel import DistributedDataParallel
+
+from rudder.cluster.report import report
+from rudder.distdgl.evaluation import Evaluator
+from rudder.distdgl.job import Job
+from rudder.distdgl.loader import DistNodeDataLoader
+from rudder.distdgl.models import build_model, loss_of
+from rudder.distdgl.wire import ring_allreduce_bytes
+from rudder.partition import Partition
+from rudder.plugins import load_files
+
+_REPORT_EVERY_S = 0.5
+
+
+def train(job: str) -> None:
+    """Train one rank of the job in the file ``job``. Reads DGL's and torch's environment."""
+    report("started")
+    trainer = Trainer(Job.load(Path(job)))
+    trainer.run()
+    report("done")
+
+
+class Trainer:
+    """Connects, trains every epoch, tests, and writes this rank's part of the result."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.scenario = job, job.scenario
+        load_files(job.plugins)
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        dgl.distributed.initialize(os.environ["DGL_IP_CONFIG"])
+        dist.init_process_group("gloo")
+        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        partition = Partition.load(job.partition)
+        self.g: Any = DistGraph(partition.graph_name, part_config=str(partition.config))
+        torch.manual_seed(self.scenario.seed)
+        model = build_model(self.scenario, partition.feature_width, partition.classes)
+        self.model = DistributedDataParallel(model)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=self.scenario.lr)
+        model_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+        self.gradient_bytes = ring_allreduce_bytes(model_bytes, self.world)
+        torch.manual_seed(self.scenario.seed * 1_000_003 + self.rank)
+        dgl.seed(self.scenario.seed * 1_000_003 + self.rank)
+        self.sampler = dgl.dataloading.NeighborSampler(list(self.scenario.fan_out))
+        self.loader = DistNodeDataLoader(
+            self.g, self._split("train_mask"), self.sampler,
+            batch_size=self.scenario.batch_size, shuffle=True,
+            controller=job.controller, policy=self.scenario.policy, buffer=self.scenario.buffer,
+            fill=self.scenario.fill, prefetch_depth=self.scenario.prefetch_depth,
+            mode=self.scenario.mode, epochs=self.scenario.epochs, seed=self.scenario.seed,
+            even=True, verify=job.verify, decisions=job.decisions_path(self.rank),
+            plugins=job.plugins,
+        )  # fmt: skip
+        self.evaluator = Evaluator(
+            self.g, self.model, self.sampler, 4 * self.scenario.batch_size, partition.multilabel
+        )
+        self._reported = 0.0
+
+    def _split(self, mask: str) -> torch.Tensor:
+        nodes: torch.Tensor = node_split(
+            self.g.ndata[mask], self.g.get_partition_book(), force_even=True
+        )
+        return nodes
+
+    def run(self) -> None:
+        report("ready", minibatches=len(self.loader), surplus=self.loader.surplus)
+        epochs: list[dict[str, Any]] = []
+        for epoch in range(self.scenario.epochs):
+            dist.barrier()
+            start = time.perf_counter()
+            self._epoch()
+            seconds = time.perf_counter() - start
+            epochs.append({"epoch": epoch, "seconds": seconds, **self._validate(epoch)})
+            report("epoch", **epochs[-1])
+        steering = self.loader.close()
+        test = self._evaluate("test_mask")
+        self._save(epochs, steering.to_state(), test)
+        dist.barrier()
+
+    def _epoch(self) -> None:
+        self.model.train()
+        for _, _, blocks in self.loader:
+            logits = self.model(blocks, blocks[0].srcdata["feat"])
+            loss = loss_of(logits, blocks[-1].dstdata["label"])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.loader.note(loss=float(loss.detach()), bytes_gradients=self.gradient_bytes)
+            self._progress()
+
+    def _progress(self) -> None:
+        now = time.monotonic()
+        if now - self._reported >= _REPORT_EVERY_S:
+            self._reported = now
+            report("step", step=self.loader.trained)
+
+    def _validate(self, epoch: int) -> dict[str, Any]:
+        every, last = self.scenario.eval_every, epoch == self.scenario.epochs - 1
+        if not (last or (every and (epoch + 1) % every == 0)):
+            return {}
+        return {"val_metric": self._evaluate("val_mask")}
+
+    def _evaluate(self, mask: str) -> float | None:
+        metric, moved = self.evaluator.run(self._split(mask))
+        self.loader.note(bytes_evaluation=self.loader.rows[-1].bytes_evaluation + moved)
+        return metric
+
+    def _save(self, epochs: list[dict[str, Any]], steering: dict[str, Any], test: Any) -> None:
+        pq.write_table(self.loader.table(), self.job.table_path(self.rank))
+        facts = {
+            "epochs": epochs,
+            "steering": steering,
+            "test_metric": test,
+            "filled": self.loader.features.filled,
+            "capacity": self.loader.features.capacity,
+            "surplus": self.loader.surplus,
+            "row_bytes": self.loader.features.row_bytes,
+        }
+        part = self.job.facts_path(self.rank).with_suffix(".part")
+        part.write_text(json.dumps(facts) + "\n")
+        part.replace(self.job.facts_path(self.rank))
