@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rudder.distdgl.pipeline import Pipeline
+
+
+def counting(total: int) -> Callable[[], int | None]:
+    numbers = iter(range(total))
+    return lambda: next(numbers, None)
+
+
+@given(total=st.integers(0, 20), depth=st.integers(0, 5))
+def test_every_item_in_order_at_any_depth(total: int, depth: int) -> None:
+    assert [item for item, _ in Pipeline(counting(total), depth)] == list(range(total))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_never_more_than_depth_ahead_of_the_consumer(depth: int) -> None:
+    made = 0
+
+    def produce() -> int | None:
+        nonlocal made
+        if made == 12:
+            return None
+        made += 1
+        return made - 1
+
+    ahead = []
+    for item, _ in Pipeline(produce, depth):
+        time.sleep(0.01)  # long enough for the producer to run as far as it may
+        ahead.append(made - 1 - item)
+    assert max(ahead) == depth
+    assert all(a <= depth for a in ahead)
+
+
+def test_depth_0_produces_in_the_consumers_thread_when_asked() -> None:
+    threads: list[int] = []
+    made = 0
+
+    def produce() -> int | None:
+        nonlocal made
+        made += 1
+        threads.append(threading.get_ident())
+        return made if made <= 3 else None
+
+    for item, _ in Pipeline(produce, 0):
+        assert made == item
+    assert set(threads) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_an_error_of_the_producer_reaches_the_consumer(depth: int) -> None:
+    def produce() -> int | None:
+        raise ConnectionError("server 2 is gone")
+
+    with pytest.raises(ConnectionError, match="server 2"):
+        list(Pipeline(produce, depth))
+
+
+def test_items_before_an_error_are_delivered() -> None:
+    numbers = iter([1, 2])
+
+    def produce() -> int | None:
+        number = next(numbers, None)
+        if number is None:
+            raise ValueError("third")
+        return number
+
+    seen = []
+    with pytest.raises(ValueError, match="third"):
+        for item, _ in Pipeline(produce, 2):
+            seen.append(item)
+    assert seen == [1, 2]
+
+
+def test_leaving_early_ends_the_background_thread() -> None:
+    for item, _ in Pipeline(counting(1000), 2):
+        if item == 3:
+            break
+    names = [thread.name for thread in threading.enumerate()]
+    assert "rudder-prefetch" not in names
+
+
+def test_the_wait_of_the_consumer_is_measured() -> None:
+    def slow() -> int | None:
+        time.sleep(0.02)
+        return 1
+
+    _, waited = next(iter(Pipeline(slow, 0)))
+    assert waited >= 0.02
