@@ -83,6 +83,14 @@ class ConformanceError(RudderError):
     """A controller that breaks the contract of :class:`rudder.Controller`."""
 
 
+class BufferUseError(RudderError):
+    """A persistent buffer that was given arrays or calls that break its contract."""
+
+
+class PolicyError(RudderError):
+    """A replacement policy whose hooks returned what they must not."""
+
+
 class BufferContentError(RudderError):
     """Test mode: a served feature row differs from the stored one."""
 

@@ -1,1 +1,1 @@
-
+"""Replacement policies: which nodes leave the persistent buffer and which enter."""

@@ -1,0 +1,580 @@
+"""Compiled kernels of the buffer: id map, decayed scores, ordered choice, row copies.
+
+This is the only module that imports numba. Nothing is compiled at import; machine code is cached on
+disk, and :func:`rudder.buffer.warm` compiles or loads all of it ahead of the first minibatch.
+
+**Records.** Every remote node that was seen has one record, a row of an int64 ``[M, 8]`` array (one
+cache line); column ``VALUE`` is read as float64 through a second view of the same memory. The value
+is the node's score if it is buffered, else its candidate count, as of step ``TOUCHED``; decay is
+applied when the record is read. The id map is an open-addressing table of record numbers with a
+fingerprint of the hash beside each, so that a probe seldom reads a wrong record.
+
+**Order.** ``ln(value) - step * ln(decay)`` does not change while a node is idle. Rounded (see
+``rudder.policies.base.TIE_DIGITS``) it is the record's ``KEY``, and records lie in buckets by it:
+
+- buffered nodes by the step at which they become stale, if they stay idle: the stale nodes are
+  those of the buckets up to now, so counting them costs one addition per minibatch;
+- candidates by their key in units of one step of decay (with the sign turned, so that a smaller
+  ``KEY`` is taken first in both).
+
+Keys in a bucket are below those of the next, so a choice takes whole buckets and has to look at the
+order within the last one only. A bucket is two doubly linked chains: number ``2 * bucket`` is kept
+in order (by key, then id), ``2 * bucket + 1`` holds what did not fit its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+ID, VALUE, KEY, TOUCHED, SLOT, NEXT, PREV, CHAIN = range(8)
+"""Columns of a record. SLOT: -1 = not buffered; ``-2 - j`` = miss ``j`` of step TOUCHED."""
+HEAD, TAIL, COUNT = range(3)
+"""Columns of the chain arrays."""
+RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SCALARS = range(8)
+"""Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates)."""
+(
+    LN_DECAY, LN_THRESHOLD, ON_ACCESS, GAIN, INITIAL,
+    LN_COUNT_DECAY, COUNT_ON_MISS, ENTRANT_COUNT, VICTIM_SCORE, PARAMETERS,
+) = range(10)  # fmt: skip
+"""Entries of the parameters. LN_DECAY and LN_COUNT_DECAY are -ln(decay), above 0."""
+
+TINY = 1e-300
+"""Values are held at this from below, so that their logarithm exists."""
+
+_log = logging.getLogger(__name__)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _jit(function: _F) -> _F:
+    try:
+        return cast(_F, numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError as error:  # numba found no folder that it may write to
+        _log.warning("kernels are compiled anew in each process: %s", error)
+        return cast(_F, numba.njit(nogil=True)(function))
+
+
+# --- id map -----------------------------------------------------------------------------------
+
+
+@_jit
+def _hash(node: int) -> Any:
+    h = np.uint64(node)
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return h ^ (h >> np.uint64(32))
+
+
+@_jit
+def _find(table: Ids, rec: Ids, node: int) -> Any:
+    mask = len(table) - 1
+    h = _hash(node)
+    at = np.int64(h) & mask
+    mark = np.int64(h >> np.uint64(33))
+    while True:
+        entry = table[at]
+        if entry == 0:
+            return -1
+        if (entry >> 32) == mark:
+            r = (entry & 0xFFFFFFFF) - 1
+            if rec[r, ID] == node:
+                return r
+        at = (at + 1) & mask
+
+
+@_jit
+def _enter(table: Ids, node: int, r: int) -> None:
+    mask = len(table) - 1
+    h = _hash(node)
+    at = np.int64(h) & mask
+    while table[at] != 0:
+        at = (at + 1) & mask
+    table[at] = (np.int64(h >> np.uint64(33)) << 32) | (r + 1)
+
+
+@_jit
+def _new_record(table: Ids, rec: Ids, state: Ids, node: int) -> Any:
+    r = state[RECORDS]
+    state[RECORDS] = r + 1
+    _enter(table, node, r)
+    rec[r, ID] = node
+    rec[r, VALUE] = 0
+    rec[r, KEY] = 0
+    rec[r, TOUCHED] = 0
+    rec[r, SLOT] = -1
+    rec[r, NEXT] = -1
+    rec[r, PREV] = -1
+    rec[r, CHAIN] = -1
+    return r
+
+
+@_jit
+def rehash(table: Ids, rec: Ids, records: int) -> None:
+    """Enter the first ``records`` records into an empty, larger table."""
+    for r in range(records):
+        _enter(table, rec[r, ID], r)
+
+
+@_jit
+def look_up(table: Ids, rec: Ids, nodes: Ids, found: Ids) -> tuple[int, bool]:
+    """Record of each node into ``found`` (-1 = none).
+
+    Returns:
+        how many have none, and whether the nodes are at least 0, distinct and ascending.
+    """
+    unknown = 0
+    before = -1
+    ordered = True
+    for i in range(len(nodes)):
+        node = nodes[i]
+        ordered = ordered and node > before
+        before = node
+        r = _find(table, rec, node)
+        found[i] = r
+        unknown += r < 0
+    return unknown, ordered
+
+
+@_jit
+def slots_of(table: Ids, rec: Ids, nodes: Ids, out: Ids) -> None:
+    """Slot of each node into ``out``, below 0 = not buffered."""
+    for i in range(len(nodes)):
+        r = _find(table, rec, nodes[i])
+        out[i] = rec[r, SLOT] if r >= 0 else -1
+
+
+@_jit
+def set_slots(table: Ids, rec: Ids, state: Ids, nodes: Ids, slots: Ids) -> None:
+    """Say where nodes lie (-1 = no longer buffered); unknown nodes get a record."""
+    for i in range(len(nodes)):
+        r = _find(table, rec, nodes[i])
+        if r < 0:
+            r = _new_record(table, rec, state, nodes[i])
+        rec[r, SLOT] = slots[i]
+
+
+# --- chains -----------------------------------------------------------------------------------
+
+
+@_jit
+def _before(rec: Ids, a: int, b: int) -> Any:
+    return rec[a, KEY] < rec[b, KEY] or (rec[a, KEY] == rec[b, KEY] and rec[a, ID] < rec[b, ID])
+
+
+@_jit
+def _append(rec: Ids, chains: Ids, c: int, r: int) -> None:
+    tail = chains[c, TAIL]
+    if chains[c, COUNT] == 0:
+        tail = -1
+        chains[c, HEAD] = r
+    else:
+        rec[tail, NEXT] = r
+    rec[r, PREV] = tail
+    rec[r, NEXT] = -1
+    rec[r, CHAIN] = c
+    chains[c, TAIL] = r
+    chains[c, COUNT] += 1
+
+
+@_jit
+def _link(rec: Ids, chains: Ids, bucket: int, r: int) -> None:
+    c = 2 * bucket
+    fits = chains[c + 1, COUNT] == 0 and (chains[c, COUNT] == 0 or _before(rec, chains[c, TAIL], r))
+    _append(rec, chains, c if fits else c + 1, r)
+
+
+@_jit
+def _unlink(rec: Ids, chains: Ids, r: int) -> None:
+    c = rec[r, CHAIN]
+    before = rec[r, PREV]
+    after = rec[r, NEXT]
+    if before >= 0:
+        rec[before, NEXT] = after
+    else:
+        chains[c, HEAD] = after
+    if after >= 0:
+        rec[after, PREV] = before
+    else:
+        chains[c, TAIL] = before
+    chains[c, COUNT] -= 1
+    rec[r, CHAIN] = -1
+
+
+@_jit
+def _size(chains: Ids, bucket: int) -> Any:
+    return chains[2 * bucket, COUNT] + chains[2 * bucket + 1, COUNT]
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+@_jit
+def _decayed(value: float, ln_decay: float, steps: int) -> Any:
+    if steps == 0:
+        return value
+    return value * np.exp(-ln_decay * steps)
+
+
+@_jit
+def _key(value: float, ln_decay: float, step: int) -> Any:
+    return np.int64(np.floor((np.log(value) + ln_decay * step) * 1e9 + 0.5))
+
+
+@_jit
+def _link_score(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
+    """Put a buffered record, touched now, into the bucket of the step that finds it stale."""
+    now = rec[r, TOUCHED]
+    value = val[r, VALUE]
+    ahead = np.int64(np.floor((np.log(value) - par[LN_THRESHOLD]) / par[LN_DECAY])) + 1
+    bucket: Any = max(now + ahead, 0)
+    rec[r, KEY] = _key(value, par[LN_DECAY], now)
+    _link(rec, chains, bucket, r)
+    state[LOWEST] = min(state[LOWEST], bucket)
+    if bucket <= state[STEP]:
+        state[STALE] += 1
+
+
+@_jit
+def _unlink_score(rec: Ids, chains: Ids, state: Ids, r: int) -> None:
+    if rec[r, CHAIN] // 2 <= state[STEP]:
+        state[STALE] -= 1
+    _unlink(rec, chains, r)
+
+
+@_jit
+def _link_count(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
+    """Put a candidate's record, touched now, into its bucket."""
+    key = _key(val[r, VALUE], par[LN_COUNT_DECAY], rec[r, TOUCHED])
+    # From the rounded key, so that counts that tie share a bucket; the half keeps counts that are
+    # powers of the decay off the buckets' borders.
+    bucket: Any = max(np.int64(np.floor(key * 1e-9 / par[LN_COUNT_DECAY] + 0.5)), 0)
+    rec[r, KEY] = -key
+    _link(rec, chains, bucket, r)
+    state[HIGHEST] = max(state[HIGHEST], bucket)
+    state[CANDIDATES] += 1
+
+
+# --- one minibatch ----------------------------------------------------------------------------
+
+
+@_jit
+def fill(
+    table: Ids, rec: Ids, val: Floats, scores: Ids, state: Ids, par: Floats, slot_rec: Ids,
+    nodes: Ids, slots: Ids, linked: bool,
+) -> bool:  # fmt: skip
+    """Buffer ``nodes`` (ascending) at ``slots`` with the initial score.
+
+    Returns:
+        False if a node came twice (then the ledger is unusable).
+    """
+    for i in range(len(nodes)):
+        if _find(table, rec, nodes[i]) >= 0:
+            return False
+        r = _new_record(table, rec, state, nodes[i])
+        rec[r, SLOT] = slots[i]
+        slot_rec[slots[i]] = r
+        val[r, VALUE] = par[INITIAL]
+        if linked:
+            _link_score(rec, val, scores, state, par, r)
+    state[OCCUPIED] += len(nodes)
+    return True
+
+
+@_jit
+def split(rec: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids) -> int:
+    """Hits and misses without touching a record. Returns the number of hits."""
+    hits = 0
+    misses = 0
+    for i in range(len(found)):
+        r = found[i]
+        if r >= 0 and rec[r, SLOT] >= 0:
+            hit_at[hits] = i
+            hit_slots[hits] = rec[r, SLOT]
+            hits += 1
+        else:
+            miss_at[misses] = i
+            misses += 1
+    return hits
+
+
+@_jit
+def advance(
+    table: Ids, rec: Ids, val: Floats, scores: Ids, counts: Ids, state: Ids, par: Floats,
+    nodes: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids,
+) -> int:  # fmt: skip
+    """One minibatch: hits and misses, scores and counts at its end. Returns the number of hits."""
+    before = state[STEP]
+    now = before + 1
+    hits = 0
+    misses = 0
+    for i in range(len(nodes)):
+        r = found[i]
+        if r >= 0 and rec[r, SLOT] >= 0:
+            hit_at[hits] = i
+            hit_slots[hits] = rec[r, SLOT]
+            hits += 1
+            _unlink_score(rec, scores, state, r)
+            value = _decayed(val[r, VALUE], par[LN_DECAY], before - rec[r, TOUCHED])
+            val[r, VALUE] = max(value * par[ON_ACCESS] + par[GAIN], TINY)
+            rec[r, TOUCHED] = now
+            _link_score(rec, val, scores, state, par, r)
+        else:
+            if r < 0:
+                r = _new_record(table, rec, state, nodes[i])
+            elif rec[r, CHAIN] >= 0:
+                _unlink(rec, counts, r)
+                state[CANDIDATES] -= 1
+            value = _decayed(val[r, VALUE], par[LN_COUNT_DECAY], before - rec[r, TOUCHED])
+            val[r, VALUE] = value * par[COUNT_ON_MISS] + 1.0
+            rec[r, TOUCHED] = now
+            rec[r, SLOT] = -2 - misses
+            _link_count(rec, val, counts, state, par, r)
+            miss_at[misses] = i
+            misses += 1
+    state[STEP] = now
+    state[STALE] += _size(scores, now)
+    return hits
+
+
+@_jit
+def _select(rec: Ids, items: Ids, need: int) -> None:
+    """Reorder ``items`` so that the ``need`` first by (key, id) stand in front (quickselect)."""
+    low = 0
+    high = len(items) - 1
+    while low < high:
+        # The median of three as pivot; keys and ids are distinct pairs.
+        mid = (low + high) // 2
+        a, b, c = items[low], items[mid], items[high]
+        if _before(rec, b, a):
+            a, b = b, a
+        if _before(rec, c, b):
+            b = a if _before(rec, c, a) else c
+        i = low
+        j = high
+        while i <= j:
+            while _before(rec, items[i], b):
+                i += 1
+            while _before(rec, b, items[j]):
+                j -= 1
+            if i <= j:
+                items[i], items[j] = items[j], items[i]
+                i += 1
+                j -= 1
+        if need - 1 <= j:
+            high = j
+        elif need >= i + 1:
+            low = i
+        else:
+            return
+
+
+@_jit
+def _sorted(rec: Ids, items: Ids) -> Ids:
+    """``items`` in order of (key, id)."""
+    ids = np.empty(len(items), np.int64)
+    keys = np.empty(len(items), np.int64)
+    for i in range(len(items)):
+        ids[i] = rec[items[i], ID]
+    items = items[np.argsort(ids, kind="mergesort")]
+    for i in range(len(items)):
+        keys[i] = rec[items[i], KEY]
+    return items[np.argsort(keys, kind="mergesort")]
+
+
+@_jit
+def _gather(rec: Ids, chains: Ids, c: int, out: Ids, at: int) -> int:
+    r = chains[c, HEAD] if chains[c, COUNT] else -1
+    while r >= 0:
+        out[at] = r
+        at += 1
+        r = rec[r, NEXT]
+    return at
+
+
+@_jit
+def _take_part(rec: Ids, chains: Ids, bucket: int, need: int, budget: int, out: Ids) -> None:
+    """Unlink the ``need`` first of a bucket that holds more than that."""
+    c = 2 * bucket
+    tidy = chains[c, COUNT]
+    loose = chains[c + 1, COUNT]
+    if loose == 0:
+        for i in range(need):
+            out[i] = chains[c, HEAD]
+            _unlink(rec, chains, out[i])
+        return
+    if tidy + loose <= budget:
+        items = np.empty(tidy + loose, np.int64)
+        _gather(rec, chains, c + 1, items, _gather(rec, chains, c, items, 0))
+        _select(rec, items, need)
+        for i in range(need):
+            out[i] = items[i]
+            _unlink(rec, chains, out[i])
+        return
+    # A bucket that is large against the work at hand is put in order once, not looked through
+    # again at every replacement.
+    items = np.empty(loose, np.int64)
+    _gather(rec, chains, c + 1, items, 0)
+    items = _sorted(rec, items)
+    if 4 * loose > tidy:
+        first = chains[c, HEAD] if tidy else -1
+        for j in (c, c + 1):
+            chains[j, COUNT] = 0
+            chains[j, HEAD] = -1
+            chains[j, TAIL] = -1
+        for i in range(loose):
+            while first >= 0 and _before(rec, first, items[i]):
+                after = rec[first, NEXT]
+                _append(rec, chains, c, first)
+                first = after
+            _append(rec, chains, c, items[i])
+        while first >= 0:
+            after = rec[first, NEXT]
+            _append(rec, chains, c, first)
+            first = after
+        for i in range(need):
+            out[i] = chains[c, HEAD]
+            _unlink(rec, chains, out[i])
+        return
+    j = 0
+    for i in range(need):
+        head = chains[c, HEAD] if chains[c, COUNT] else -1
+        if head < 0 or (j < loose and _before(rec, items[j], head)):
+            head = items[j]
+            j += 1
+        out[i] = head
+        _unlink(rec, chains, head)
+
+
+@_jit
+def _take(
+    rec: Ids, chains: Ids, bucket: int, way: int, need: int, extra: int, out: Ids
+) -> int:  # fmt: skip
+    """Unlink the ``need`` first records, bucket by bucket in direction ``way``, into ``out``.
+
+    Returns the bucket that was looked at last. There are enough records in that direction.
+    """
+    at = 0
+    while at < need:
+        size = _size(chains, bucket)
+        if size == 0:
+            bucket += way
+        elif size <= need - at:
+            for c in (2 * bucket, 2 * bucket + 1):
+                at = _gather(rec, chains, c, out, at)
+                chains[c, COUNT] = 0
+                chains[c, HEAD] = -1
+                chains[c, TAIL] = -1
+            bucket += way
+        else:
+            _take_part(rec, chains, bucket, need - at, 4 * (need + extra) + 256, out[at:])
+            at = need
+    return bucket
+
+
+@_jit
+def replace(
+    rec: Ids, val: Floats, scores: Ids, counts: Ids, state: Ids, par: Floats, slot_rec: Ids,
+    rows: int, nodes: int, entrants: Ids, entrant_slots: Ids, entrant_miss: Ids,
+) -> None:  # fmt: skip
+    """Let ``rows`` candidates in: into free slots first, then into those of stale nodes.
+
+    ``nodes``: remote nodes of the minibatch, the work that was done anyway.
+    """
+    now = state[STEP]
+    free = min(len(slot_rec) - state[OCCUPIED], rows)
+    victims = np.empty(rows - free, np.int64)
+    chosen = np.empty(rows, np.int64)
+    state[LOWEST] = _take(rec, scores, state[LOWEST], 1, rows - free, nodes, victims)
+    state[HIGHEST] = max(_take(rec, counts, state[HIGHEST], -1, rows, nodes, chosen), 0)
+    state[STALE] -= rows - free
+    state[CANDIDATES] -= rows
+    for i in range(rows):
+        if i < free:
+            slot = state[OCCUPIED]
+            state[OCCUPIED] = slot + 1
+        else:
+            victim = victims[i - free]
+            slot = rec[victim, SLOT]
+            rec[victim, SLOT] = -1
+            rec[victim, CHAIN] = -1
+            score = _decayed(val[victim, VALUE], par[LN_DECAY], now - rec[victim, TOUCHED])
+            rec[victim, TOUCHED] = now
+            val[victim, VALUE] = 0.0
+            if par[VICTIM_SCORE]:
+                val[victim, VALUE] = max(score, TINY)
+                _link_count(rec, val, counts, state, par, victim)
+        r = chosen[i]
+        entrants[i] = rec[r, ID]
+        entrant_slots[i] = slot
+        missed = rec[r, SLOT] <= -2 and rec[r, TOUCHED] == now
+        entrant_miss[i] = -2 - rec[r, SLOT] if missed else -1
+        count = _decayed(val[r, VALUE], par[LN_COUNT_DECAY], now - rec[r, TOUCHED])
+        val[r, VALUE] = max(count, TINY) if par[ENTRANT_COUNT] else par[INITIAL]
+        rec[r, TOUCHED] = now
+        rec[r, SLOT] = slot
+        slot_rec[slot] = r
+        _link_score(rec, val, scores, state, par, r)
+
+
+# --- inspection, checkpoints --------------------------------------------------------------------
+
+
+@_jit
+def values(
+    table: Ids, rec: Ids, val: Floats, state: Ids, par: Floats, nodes: Ids,
+    scores: Floats, counts: Floats,
+) -> None:  # fmt: skip
+    """Scores (NaN = not buffered) and counts (0 = no candidate) now."""
+    for i in range(len(nodes)):
+        scores[i] = np.nan
+        counts[i] = 0.0
+        r = _find(table, rec, nodes[i])
+        if r >= 0:
+            steps = state[STEP] - rec[r, TOUCHED]
+            if rec[r, SLOT] >= 0:
+                scores[i] = _decayed(val[r, VALUE], par[LN_DECAY], steps)
+            else:
+                counts[i] = _decayed(val[r, VALUE], par[LN_COUNT_DECAY], steps)
+
+
+@_jit
+def restore(
+    table: Ids, rec: Ids, val: Floats, scores: Ids, counts: Ids, state: Ids, par: Floats,
+    slot_rec: Ids, nodes: Ids, value: Floats, touched: Ids, slots: Ids, linked: bool,
+) -> None:  # fmt: skip
+    """Rebuild an empty ledger, whose step is set, from one row per record."""
+    for i in range(len(nodes)):
+        r = _new_record(table, rec, state, nodes[i])
+        val[r, VALUE] = value[i]
+        rec[r, TOUCHED] = touched[i]
+        if slots[i] >= 0:
+            rec[r, SLOT] = slots[i]
+            slot_rec[slots[i]] = r
+            state[OCCUPIED] += 1
+            if linked:
+                _link_score(rec, val, scores, state, par, r)
+        elif value[i] > 0:
+            _link_count(rec, val, counts, state, par, r)
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+@_jit
+def copy_rows(source: Bytes, source_at: Ids, target: Bytes, target_at: Ids) -> None:
+    """``target[target_at[i]] = source[source_at[i]]`` for rows seen as bytes."""
+    width = source.shape[1]
+    for i in range(len(source_at)):
+        s = source[source_at[i]]
+        t = target[target_at[i]]
+        for j in range(width):
+            t[j] = s[j]

@@ -1,0 +1,58 @@
+"""The record store that both ledgers share: one record per remote node seen, found by id."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rudder.buffer import kernels
+from rudder.errors import BufferUseError
+from rudder.policies.base import Floats, Ids
+
+_LINE = 64  # bytes of a cache line, and of a record
+_WIDTH = 8  # columns of a record
+
+
+def _records(rows: int) -> Ids:
+    """Uninitialised int64 ``[rows, 8]`` whose rows do not straddle cache lines."""
+    raw = np.empty(rows * _LINE + _LINE, np.uint8)
+    start = -raw.ctypes.data % _LINE
+    return raw[start : start + rows * _LINE].view(np.int64).reshape(rows, _WIDTH)
+
+
+class Records:
+    """Records, id map and state of a ledger; grows by doubling with the remote nodes seen."""
+
+    def __init__(self, capacity: int) -> None:
+        rows = max(2 * capacity, 1024)
+        self.rec = _records(rows)
+        self.val: Floats = self.rec.view(np.float64)
+        self.table: Ids = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+        self.state: Ids = np.zeros(kernels.SCALARS, np.int64)
+
+    def reserve(self, new: int) -> None:
+        """Make room for ``new`` more records."""
+        used = int(self.state[kernels.RECORDS])
+        if used + new <= len(self.rec):
+            return
+        rows = max(2 * len(self.rec), used + new)
+        grown = _records(rows)
+        grown[:used] = self.rec[:used]
+        self.rec = grown
+        self.val = grown.view(np.float64)
+        self.table = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+        kernels.rehash(self.table, self.rec, used)
+
+    def look_up(self, ids: Ids) -> tuple[Ids, int]:
+        """Record of each id (-1 = none), and how many have none.
+
+        Raises:
+            BufferUseError: ids that are negative, not distinct or not ascending.
+        """
+        found = np.empty(len(ids), np.int64)
+        unknown, ordered = kernels.look_up(self.table, self.rec, ids, found)
+        if not ordered:
+            raise BufferUseError(
+                f"the {len(ids)} remote ids of a minibatch must be distinct, ascending and at "
+                "least 0; pass np.unique(ids)"
+            )
+        return found, unknown

@@ -1,0 +1,194 @@
+"""Property tests: the buffer against a dictionary model that decays step by step.
+
+The model shares nothing with the buffer: plain dictionaries, one multiplication per node and
+minibatch, and full sorts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rudder.buffer import PersistentBuffer
+from rudder.decision import Decision
+from rudder.policies.base import Policy
+from rudder.registries import POLICIES
+
+WIDTH = 3
+POLICY_SPECS = (
+    "score",
+    "score-published",
+    "massivegnn",
+    "massivegnn:alpha=0.2,interval=2",
+    "massivegnn:alpha=0.5,interval=1",
+    "degree",
+)
+
+
+def feature(node: int) -> list[float]:
+    return [node % 1009, node % 97, node // 1009 % 1013]
+
+
+def features(nodes: Iterable[int]) -> np.ndarray:
+    return np.array([feature(int(n)) for n in nodes], np.float32).reshape(-1, WIDTH)
+
+
+@dataclass
+class Naive:
+    """The definitions of the policies, written down as directly as possible."""
+
+    capacity: int
+    kind: str
+    alpha: float = 0.05
+    interval: int = 16
+    step: int = 0
+    scores: dict[int, float] = field(default_factory=dict)
+    counts: dict[int, float] = field(default_factory=dict)
+
+    def fill(self, nodes: Iterable[int]) -> None:
+        self.scores = {int(n): 1.0 for n in nodes}
+
+    def tie(self, value: float, decay: float) -> float:
+        return round(math.log(value) - self.step * math.log(decay), 9)
+
+    def minibatch(self, nodes: list[int], share: float | None) -> dict[str, Any]:
+        self.step += 1
+        hits = [n for n in nodes if n in self.scores]
+        misses = [n for n in nodes if n not in self.scores]
+        massive = self.kind == "massivegnn"
+        decay = 1 - self.alpha if massive else 0.95
+        threshold = (1 - self.alpha) ** self.interval if massive else 0.95
+        stale: list[int] = []
+        if self.kind != "degree":
+            for n in self.scores:
+                if n not in hits:
+                    self.scores[n] *= decay
+                elif not massive:
+                    self.scores[n] += 1
+            for n in self.counts:
+                self.counts[n] *= 0.95
+            for n in misses:
+                self.counts[n] = self.counts.get(n, 0.0) + 1
+            stale = [n for n, s in self.scores.items() if s < threshold * (1 - 1e-9)]
+        stale.sort(key=lambda n: (self.tie(self.scores[n], decay), n))
+        entrants: list[int] = []
+        victims: list[int] = []
+        if share is not None and self.kind != "degree":
+            ranked = sorted(self.counts, key=lambda n: (-self.tie(self.counts[n], 0.95), n))
+            free = self.capacity - len(self.scores)
+            k = min(math.ceil(share * (len(stale) + free)), len(ranked))
+            entrants = ranked[:k]
+            victims = stale[: max(k - free, 0)]
+        new = {n: 1.0 if massive else self.counts[n] for n in entrants}
+        for n in entrants:
+            del self.counts[n]
+        for n in victims:
+            score = self.scores.pop(n)
+            if self.kind == "score-published":
+                self.counts[n] = score
+        self.scores |= new
+        again = entrants if self.kind == "score-published" else set(entrants) - set(misses)
+        return {
+            "hits": len(hits),
+            "misses": misses,
+            "replaced": len(entrants),
+            "again": sorted(again),
+            "stale": len(stale),
+        }
+
+
+def naive(spec: str, capacity: int) -> Naive:
+    resolved = POLICIES.resolve(spec)
+    return Naive(capacity, resolved.name, **resolved.params)
+
+
+@st.composite
+def access(draw: st.DrawFn) -> dict[str, Any]:
+    """A capacity, a fill, and minibatches with decisions over a small set of nodes."""
+    nodes = draw(st.integers(3, 40))
+    base = draw(st.sampled_from([0, 5, 2**31 - 4, 2**33, 2**62]))
+    stride = draw(st.sampled_from([1, 2**20 + 7]))
+    capacity = draw(st.integers(0, nodes))
+    filled = draw(st.integers(0, capacity))
+    order = draw(st.permutations(range(nodes)))
+    sizes = st.integers(0, nodes)
+    seed = draw(st.integers(0, 2**31))
+    rng = np.random.default_rng(seed)
+    skew = draw(st.sampled_from([0.0, 1.0, 2.0]))
+    weight = (1.0 / np.arange(1, nodes + 1) ** skew) if skew else np.ones(nodes)
+    weight /= weight.sum()
+    steps = draw(
+        st.lists(
+            st.tuples(
+                sizes,
+                st.one_of(st.none(), st.just(1.0), st.floats(0, 1)),
+                st.sampled_from([0, 0, 0, 0, 1, 20]),
+            ),
+            min_size=1,
+            max_size=40,
+        )
+    )
+    minibatches = []
+    for size, share, idle in steps:
+        chosen = rng.choice(nodes, size=size, replace=False, p=weight)
+        minibatches += [([], None)] * idle
+        minibatches.append((sorted(base + stride * int(i) for i in chosen), share))
+    return {
+        "capacity": capacity,
+        "fill": [base + stride * i for i in order[:filled]],
+        "minibatches": minibatches,
+    }
+
+
+def decide(share: float | None) -> Decision | None:
+    return None if share is None else Decision(replace=True, share=share)
+
+
+@pytest.mark.parametrize("spec", POLICY_SPECS)
+@given(case=access())
+@settings(max_examples=150, deadline=None)
+def test_buffer_equals_naive_model(spec: str, case: dict[str, Any]) -> None:
+    policy: Policy = POLICIES.build(spec)
+    buffer = PersistentBuffer(case["capacity"], WIDTH, policy)
+    model = naive(spec, case["capacity"])
+    buffer.fill(np.array(case["fill"], np.int64), features(case["fill"]))
+    model.fill(case["fill"])
+    for nodes, share in case["minibatches"]:
+        ids = np.array(nodes, np.int64)
+        plan = buffer.plan(ids, decide(share))
+        wanted = model.minibatch(nodes, share)
+        assert plan.hits == wanted["hits"]
+        assert plan.misses == len(wanted["misses"])
+        assert plan.hits + plan.misses == len(ids)
+        assert plan.stale == wanted["stale"]
+        assert plan.replaced == wanted["replaced"]
+        assert plan.pull[: plan.misses].tolist() == wanted["misses"]
+        assert sorted(plan.pull[plan.misses :].tolist()) == wanted["again"]
+        assert plan.fetched == len(plan.pull) == plan.misses + len(wanted["again"])
+
+        at = np.random.default_rng(len(ids)).permutation(len(ids) + 2)[: len(ids)]
+        out = np.full((len(ids) + 2, WIDTH), -1, np.float32)
+        buffer.commit(plan, features(plan.pull), out, at)
+        assert (out[at] == features(nodes)).all()
+        assert (np.delete(out, at, axis=0) == -1).all()
+
+        held = buffer.ids()
+        assert len(set(held.tolist())) == len(held) <= case["capacity"]
+        assert set(held.tolist()) == set(model.scores)
+        assert plan.occupancy == len(held) / max(case["capacity"], 1)
+        assert plan.stale_share == plan.stale / max(case["capacity"], 1)
+        assert (buffer.rows() == features(held)).all()
+        assert np.allclose(
+            buffer.scores(held), [model.scores[int(n)] for n in held], rtol=1e-11, atol=0
+        )
+        other = np.array(sorted(set(model.counts) - set(model.scores)), np.int64)
+        assert np.allclose(
+            buffer.counts(other), [model.counts[int(n)] for n in other], rtol=1e-11, atol=0
+        )
