@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rudder.buffer import kernels
-from rudder.buffer.records import Records
+from rudder.buffer.records import Records, check_order
 from rudder.errors import BufferUseError
 from rudder.policies.base import STALE_SLACK, Choice, DecayRule, Floats, Ids, replaced_rows
 
@@ -60,13 +60,15 @@ class DecayLedger:
 
     def advance(self, remote_ids: Ids, share: float | None) -> Choice:
         records, n = self._records, len(remote_ids)
-        found, unknown = records.look_up(remote_ids)
+        check_order(remote_ids)
         hit_at, hit_slots, miss_at = (np.empty(n, np.int64) for _ in range(3))
         if self.static:
+            found = records.look_up(remote_ids)
             hits = kernels.split(records.rec, found, hit_at, hit_slots, miss_at)
             records.state[kernels.STEP] += 1
         else:
-            records.reserve(unknown)
+            found = np.empty(n, np.int64)
+            records.reserve(n)
             self._reserve_buckets()
             hits = kernels.advance(
                 records.table, records.rec, records.val, self._scores, self._counts,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rudder.buffer import kernels
-from rudder.buffer.records import Records
+from rudder.buffer.records import Records, check_order
 from rudder.errors import BufferUseError, PolicyError
 from rudder.policies.base import Choice, Floats, HookPolicy, Ids, Minibatch, replaced_rows
 
@@ -38,7 +38,8 @@ class HookLedger:
 
     def advance(self, remote_ids: Ids, share: float | None) -> Choice:
         records, n = self._records, len(remote_ids)
-        found, _ = records.look_up(remote_ids)
+        check_order(remote_ids)
+        found = records.look_up(remote_ids)
         hit_at, hit_slots, miss_at = (np.empty(n, np.int64) for _ in range(3))
         hits = kernels.split(records.rec, found, hit_at, hit_slots, miss_at)
         hit_at, hit_slots, miss_at = hit_at[:hits], hit_slots[:hits], miss_at[: n - hits]

@@ -40,14 +40,17 @@ ID, VALUE, KEY, TOUCHED, SLOT, NEXT, PREV, CHAIN = range(8)
 """Columns of a record. SLOT: -1 = not buffered; ``-2 - j`` = miss ``j`` of step TOUCHED."""
 HEAD, TAIL, COUNT = range(3)
 """Columns of the chain arrays."""
-RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SCALARS = range(8)
-"""Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates)."""
+RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SINK, SCALARS = range(9)
+"""Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates).
+SINK: where results go that only keep a read from being left out."""
 (
     LN_DECAY, LN_THRESHOLD, ON_ACCESS, GAIN, INITIAL,
     LN_COUNT_DECAY, COUNT_ON_MISS, ENTRANT_COUNT, VICTIM_SCORE, PARAMETERS,
 ) = range(10)  # fmt: skip
 """Entries of the parameters. LN_DECAY and LN_COUNT_DECAY are -ln(decay), above 0."""
 
+BLOCK = 256
+"""Nodes that are looked up, read ahead and updated together: their records fit the inner cache."""
 TINY = 1e-300
 """Values are held at this from below, so that their logarithm exists."""
 
@@ -125,23 +128,21 @@ def rehash(table: Ids, rec: Ids, records: int) -> None:
 
 
 @_jit
-def look_up(table: Ids, rec: Ids, nodes: Ids, found: Ids) -> tuple[int, bool]:
-    """Record of each node into ``found`` (-1 = none).
-
-    Returns:
-        how many have none, and whether the nodes are at least 0, distinct and ascending.
-    """
-    unknown = 0
+def ascending(nodes: Ids) -> bool:
+    """Are the nodes at least 0, distinct and ascending?"""
     before = -1
-    ordered = True
     for i in range(len(nodes)):
-        node = nodes[i]
-        ordered = ordered and node > before
-        before = node
-        r = _find(table, rec, node)
-        found[i] = r
-        unknown += r < 0
-    return unknown, ordered
+        if nodes[i] <= before:
+            return False
+        before = nodes[i]
+    return True
+
+
+@_jit
+def look_up(table: Ids, rec: Ids, nodes: Ids, found: Ids) -> None:
+    """Record of each node into ``found``, -1 = none."""
+    for i in range(len(nodes)):
+        found[i] = _find(table, rec, nodes[i])
 
 
 @_jit
@@ -225,18 +226,18 @@ def _decayed(value: float, ln_decay: float, steps: int) -> Any:
 
 
 @_jit
-def _key(value: float, ln_decay: float, step: int) -> Any:
-    return np.int64(np.floor((np.log(value) + ln_decay * step) * 1e9 + 0.5))
+def _key(ln_value: float, ln_decay: float, step: int) -> Any:
+    return np.int64(np.floor((ln_value + ln_decay * step) * 1e9 + 0.5))
 
 
 @_jit
 def _link_score(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
     """Put a buffered record, touched now, into the bucket of the step that finds it stale."""
     now = rec[r, TOUCHED]
-    value = val[r, VALUE]
-    ahead = np.int64(np.floor((np.log(value) - par[LN_THRESHOLD]) / par[LN_DECAY])) + 1
+    ln_value = np.log(val[r, VALUE])
+    ahead = np.int64(np.floor((ln_value - par[LN_THRESHOLD]) / par[LN_DECAY])) + 1
     bucket: Any = max(now + ahead, 0)
-    rec[r, KEY] = _key(value, par[LN_DECAY], now)
+    rec[r, KEY] = _key(ln_value, par[LN_DECAY], now)
     _link(rec, chains, bucket, r)
     state[LOWEST] = min(state[LOWEST], bucket)
     if bucket <= state[STEP]:
@@ -253,7 +254,7 @@ def _unlink_score(rec: Ids, chains: Ids, state: Ids, r: int) -> None:
 @_jit
 def _link_count(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
     """Put a candidate's record, touched now, into its bucket."""
-    key = _key(val[r, VALUE], par[LN_COUNT_DECAY], rec[r, TOUCHED])
+    key = _key(np.log(val[r, VALUE]), par[LN_COUNT_DECAY], rec[r, TOUCHED])
     # From the rounded key, so that counts that tie share a bucket; the half keeps counts that are
     # powers of the decay off the buckets' borders.
     bucket: Any = max(np.int64(np.floor(key * 1e-9 / par[LN_COUNT_DECAY] + 0.5)), 0)
@@ -307,6 +308,17 @@ def split(rec: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids) -> in
 
 
 @_jit
+def _touch(rec: Ids, found: Ids, start: int, stop: int) -> Any:
+    """Read the neighbours of records: many reads in flight at once instead of one after another."""
+    total = 0
+    for i in range(start, stop):
+        r = found[i]
+        if r >= 0:
+            total += rec[rec[r, NEXT], ID] + rec[rec[r, PREV], ID]
+    return total
+
+
+@_jit
 def advance(
     table: Ids, rec: Ids, val: Floats, scores: Ids, counts: Ids, state: Ids, par: Floats,
     nodes: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids,
@@ -316,30 +328,35 @@ def advance(
     now = before + 1
     hits = 0
     misses = 0
-    for i in range(len(nodes)):
-        r = found[i]
-        if r >= 0 and rec[r, SLOT] >= 0:
-            hit_at[hits] = i
-            hit_slots[hits] = rec[r, SLOT]
-            hits += 1
-            _unlink_score(rec, scores, state, r)
-            value = _decayed(val[r, VALUE], par[LN_DECAY], before - rec[r, TOUCHED])
-            val[r, VALUE] = max(value * par[ON_ACCESS] + par[GAIN], TINY)
-            rec[r, TOUCHED] = now
-            _link_score(rec, val, scores, state, par, r)
-        else:
-            if r < 0:
-                r = _new_record(table, rec, state, nodes[i])
-            elif rec[r, CHAIN] >= 0:
-                _unlink(rec, counts, r)
-                state[CANDIDATES] -= 1
-            value = _decayed(val[r, VALUE], par[LN_COUNT_DECAY], before - rec[r, TOUCHED])
-            val[r, VALUE] = value * par[COUNT_ON_MISS] + 1.0
-            rec[r, TOUCHED] = now
-            rec[r, SLOT] = -2 - misses
-            _link_count(rec, val, counts, state, par, r)
-            miss_at[misses] = i
-            misses += 1
+    for start in range(0, len(nodes), BLOCK):
+        stop = min(start + BLOCK, len(nodes))
+        for i in range(start, stop):
+            found[i] = _find(table, rec, nodes[i])
+        state[SINK] = _touch(rec, found, start, stop)
+        for i in range(start, stop):
+            r = found[i]
+            if r >= 0 and rec[r, SLOT] >= 0:
+                hit_at[hits] = i
+                hit_slots[hits] = rec[r, SLOT]
+                hits += 1
+                _unlink_score(rec, scores, state, r)
+                value = _decayed(val[r, VALUE], par[LN_DECAY], before - rec[r, TOUCHED])
+                val[r, VALUE] = max(value * par[ON_ACCESS] + par[GAIN], TINY)
+                rec[r, TOUCHED] = now
+                _link_score(rec, val, scores, state, par, r)
+            else:
+                if r < 0:
+                    r = _new_record(table, rec, state, nodes[i])
+                elif rec[r, CHAIN] >= 0:
+                    _unlink(rec, counts, r)
+                    state[CANDIDATES] -= 1
+                value = _decayed(val[r, VALUE], par[LN_COUNT_DECAY], before - rec[r, TOUCHED])
+                val[r, VALUE] = value * par[COUNT_ON_MISS] + 1.0
+                rec[r, TOUCHED] = now
+                rec[r, SLOT] = -2 - misses
+                _link_count(rec, val, counts, state, par, r)
+                miss_at[misses] = i
+                misses += 1
     state[STEP] = now
     state[STALE] += _size(scores, now)
     return hits

@@ -42,17 +42,21 @@ class Records:
         self.table = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
         kernels.rehash(self.table, self.rec, used)
 
-    def look_up(self, ids: Ids) -> tuple[Ids, int]:
-        """Record of each id (-1 = none), and how many have none.
-
-        Raises:
-            BufferUseError: ids that are negative, not distinct or not ascending.
-        """
+    def look_up(self, ids: Ids) -> Ids:
+        """Record of each id, -1 = none."""
         found = np.empty(len(ids), np.int64)
-        unknown, ordered = kernels.look_up(self.table, self.rec, ids, found)
-        if not ordered:
-            raise BufferUseError(
-                f"the {len(ids)} remote ids of a minibatch must be distinct, ascending and at "
-                "least 0; pass np.unique(ids)"
-            )
-        return found, unknown
+        kernels.look_up(self.table, self.rec, ids, found)
+        return found
+
+
+def check_order(ids: Ids) -> None:
+    """Check the remote ids of a minibatch.
+
+    Raises:
+        BufferUseError: ids that are negative, not distinct or not ascending.
+    """
+    if not kernels.ascending(ids):
+        raise BufferUseError(
+            f"the {len(ids)} remote ids of a minibatch must be distinct, ascending and at "
+            "least 0; pass np.unique(ids)"
+        )
