@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 
 def call(entry: str, kwargs: Mapping[str, Any]) -> None:
@@ -22,16 +24,17 @@ def call(entry: str, kwargs: Mapping[str, Any]) -> None:
 
 
 def settle_libraries() -> None:
-    """Redo, in a forked process, what libraries derived from environment and time at import.
+    """Redo, in a forked process, what libraries derived from environment and chance at import.
 
-    OpenMP read its thread count when torch was loaded, and numpy's global generator was seeded
-    then: every role forked from one warm process would otherwise draw the same numbers. (Python's
-    own generator reseeds itself after a fork; torch's default seed is a constant either way.)
+    OpenMP read its thread count when torch was loaded, and generators were seeded then: every role
+    forked from one warm process would otherwise draw the same numbers. (Python's own generator
+    reseeds itself after a fork.)
     """
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)
+        torch.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
@@ -39,6 +42,30 @@ def settle_libraries() -> None:
     if dgl is not None:
         dgl.utils.set_num_threads(threads)
         dgl.seed(int.from_bytes(os.urandom(3), "little"))
+
+
+def finish(work: Callable[[], None]) -> NoReturn:
+    """Do the work of a forked process and end it, with the status that an interpreter would give.
+
+    Threads are joined and exit handlers run as usual. What is left out is taking the interpreter
+    apart: it would copy all the pages shared with the warm process, 0.2 s of CPU time per role with
+    torch and dgl loaded.
+    """
+    status = 0
+    try:
+        work()
+    except SystemExit as left:
+        if isinstance(left.code, str):
+            sys.stderr.write(f"{left.code}\n")
+        status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:  # noqa: BLE001 - the last handler, as the interpreter's own
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing does in its children
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status & 0xFF)
 
 
 def main(arguments: Sequence[str]) -> None:

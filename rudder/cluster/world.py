@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rudder.cluster import channel, warm
+from rudder.cluster import channel, entry, warm
 from rudder.cluster.forker import Forker, HostNamespaces
 from rudder.cluster.namespaces import (
     NEWIPC,
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     die_with_parent()
     work = _World(plan, control, warm_control).run()
     if work is not None:
-        work()
+        entry.finish(work)
     return 0
 
 
@@ -232,6 +232,7 @@ def _run_host(plan: Plan, index: int, line: socket.socket) -> NoReturn:
         mount_proc()
         mount_shared_memory()
         socket.sethostname(plan.names[index])
+        _silence_ipv6()
         _name_hosts(plan)
     except OSError as error:
         line.send(str(error).encode())
@@ -241,6 +242,14 @@ def _run_host(plan: Plan, index: int, line: socket.socket) -> NoReturn:
         _clean_this_host()
         line.send(_READY)
     os._exit(0)
+
+
+def _silence_ipv6() -> None:
+    """No router solicitations and the like in the byte counters; the hosts speak IPv4."""
+    switch = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+    if switch.exists():
+        switch.write_text("1")
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 
 
 def _name_hosts(plan: Plan) -> None:
