@@ -18,7 +18,7 @@ from importlib.abc import SourceLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from rudder.errors import PluginError, RudderError
+from rudder.errors import MissingPathError, PluginError, RudderError
 
 GROUP = "rudder.plugins"
 _log = logging.getLogger(__name__)
@@ -80,11 +80,14 @@ def load_file(path: Path, sha256: str | None = None) -> PluginFile:
     """Load one plug-in file; twice the same content is loaded once.
 
     Raises:
-        PluginError: missing, changed since ``sha256`` was taken, or failing to import.
+        MissingPathError: there is no such file.
+        PluginError: unreadable, changed since ``sha256`` was taken, or failing to import.
     """
     path = path.resolve()
     if path.suffix != ".py":
         raise PluginError(f"plug-in {path} is no Python file; it must end in .py")
+    if not path.is_file():
+        raise MissingPathError(f"there is no plug-in file {path}")
     try:
         content = path.read_bytes()
     except OSError as error:

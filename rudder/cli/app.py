@@ -22,13 +22,14 @@ from rich.table import Table
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from rudder.cli.options import Plugins, configure_logging
+from rudder.cli.options import Plugins, start
 from rudder.cli.output import console
 from rudder.errors import RudderError, UsageError
 from rudder.registries import COMMANDS
 
 SECTIONS = ("Look", "Prepare", "Run", "Compare", "Extend")
 """Order of the sections in the help: the workflow. Others follow by name."""
+INTERRUPTED = 130
 ABOUT = "Rudder steers the prefetch buffer of distributed GNN training, and compares what steers."
 
 
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     With ``--json`` an error is one JSON object with the keys ``error`` and ``message``.
     """
     args = list(sys.argv[1:] if arguments is None else arguments)
-    configure_logging()
+    start()
     try:
         result = app(args, prog_name="rudder", standalone_mode=False)
     except TyperException as error:  # what Typer finds wrong with the arguments
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RudderError as error:
         return _fail(args, type(error).__name__, str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(args, "Interrupted", "interrupted", 130)
+        return _fail(args, "Interrupted", "interrupted", INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - a defect: say so and how to report it
         traceback.print_exc()
         return _fail(
@@ -123,7 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "This is a defect of Rudder or of a plug-in. Please report it with the lines above "
             "and the output of 'rudder doctor --json'.",
         )
-    return result if isinstance(result, int) else 0
+    code = result if isinstance(result, int) else 0
+    if code == INTERRUPTED:  # Typer has caught the KeyboardInterrupt
+        return _fail(args, "Interrupted", "interrupted", INTERRUPTED)
+    return code
 
 
 def _fail(args: Sequence[str], kind: str, message: str, code: int, hint: str = "") -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -20,6 +21,12 @@ _loaded: dict[str, plugins.PluginFile] = {}
 def plugin_files() -> tuple[plugins.PluginFile, ...]:
     """The plug-in files that ``--plugin`` loaded, for :class:`rudder.engine.RunOptions`."""
     return tuple(_loaded.values())
+
+
+def start() -> None:
+    """Begin a command line: no plug-in file loaded, warnings on stderr."""
+    _loaded.clear()
+    configure_logging()
 
 
 def configure_logging(level: int = logging.WARNING) -> None:
@@ -47,12 +54,19 @@ def _quiet(quiet: bool) -> bool:
     return quiet
 
 
-# Typer reads these at run time, where `X | None` inside Annotated is fine only from 3.10 on with
-# Optional spelled out for lists.
+def _export_home(path: Path | None) -> Path | None:
+    """Graphs that are downloaded while a dataset is built go to the same directory."""
+    if path is not None:
+        os.environ["RUDDER_HOME"] = str(path.expanduser().resolve())
+    return path
+
+
+# Optional, not `X | None`: these are values, built when the module is imported.
 HomeDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--home",
+        callback=_export_home,
         help="data directory (graphs, partitions, runs, mlflow.db); default RUDDER_HOME, "
         "else ./rudder-data",
         show_default=False,
@@ -82,6 +96,3 @@ Verbose = Annotated[
     typer.Option("--verbose", "-v", count=True, callback=_verbose, help="say more; twice: all",
                  show_default=False),
 ]  # fmt: skip
-ControllerSpec = Annotated[
-    str, typer.Option("--controller", metavar="SPEC", help="controller, NAME:key=value,…")
-]

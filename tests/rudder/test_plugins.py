@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rudder import plugins
-from rudder.errors import DuplicateNameError, PluginError
+from rudder.errors import DuplicateNameError, MissingPathError, PluginError
 from rudder.plugins import PluginFile, load_file, load_files
 from rudder.registries import CONTROLLERS
 
@@ -99,7 +99,7 @@ def test_a_file_that_fails_is_named(tmp_path: Path, content: str, message: str) 
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(PluginError, match="No such file"):
+    with pytest.raises(MissingPathError, match=r"missing\.py"):
         load_file(tmp_path / "missing.py")
     (tmp_path / "plugin.txt").write_text("x = 1")
     with pytest.raises(PluginError, match=r"must end in \.py"):
