@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from typing import ClassVar
 
@@ -27,7 +26,7 @@ class Chance(Controller):
 
     def __init__(self, p: float = 0.5) -> None:
         number = isinstance(p, int | float) and not isinstance(p, bool)
-        if not number or math.isnan(p) or not 0 <= p <= 1:
+        if not number or not 0 <= p <= 1:
             raise SpecError(f"random: p must lie in 0..1, found {p!r}")
         self.p = float(p)
         self._key = ""

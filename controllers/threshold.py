@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rudder import Controller, Decision, Observation, Task
 from rudder.errors import SpecError
 
@@ -66,6 +64,6 @@ class Threshold(Controller):
 
 def _share(name: str, value: float) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or math.isnan(value) or not 0 <= value <= 1:
+    if not number or not 0 <= value <= 1:
         raise SpecError(f"threshold: {name} must lie in 0..1, found {value!r}")
     return float(value)

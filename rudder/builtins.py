@@ -48,3 +48,11 @@ for _name, _summary in {
     COMMANDS.register(
         _name, f"rudder.cli.{_name}:{_name}", summary=_summary, fields={"section": "Run"}
     )
+for _name, _target, _summary, _section in (
+    ("controllers", "look:controllers", "list the controllers, or show one", "Look"),
+    ("policies", "look:policies", "list the replacement policies, or show one", "Look"),
+    ("check", "check:check", "does a controller keep its contract?", "Extend"),
+):
+    COMMANDS.register(
+        _name, f"rudder.cli.{_target}", summary=_summary, fields={"section": _section}
+    )

@@ -22,6 +22,7 @@ class Capabilities:
     Attributes:
         fitted_model: needs a model from the model store.
         stochastic: its decisions depend on the seed.
+        repeatable: the same seed and observations give the same decisions.
         llm: asks a language model.
         own_process: wants a process of its own rather than a thread of the trainer.
         reads_seconds: its decisions depend on measured seconds, so a replay may differ.
@@ -30,6 +31,7 @@ class Capabilities:
 
     fitted_model: bool = False
     stochastic: bool = False
+    repeatable: bool = True
     llm: bool = False
     own_process: bool = False
     reads_seconds: bool = False

@@ -6,6 +6,7 @@ Three ways, one interface: a thread of the trainer, a process of its own behind 
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import threading
@@ -226,6 +227,8 @@ class InlineAsker(Asker):
     def ask(self, observation: Observation) -> None:
         decision = self._controller.decide(observation)
         latency = decision.latency_s if self._latency_s is None else self._latency_s
+        # What the controller is shown of its own past must be the modelled time too.
+        decision = dataclasses.replace(decision, latency_s=latency)
         # One controller answers one question at a time, also one that was given up.
         self._busy_until = max(self.now(), self._busy_until) + latency
         self._answer = Answer(observation.index, decision, self._busy_until)

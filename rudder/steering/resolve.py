@@ -90,7 +90,7 @@ def build_controller(spec: str | Spec | Mapping[str, Any]) -> Controller:
     """
     full = CONTROLLERS.resolve(spec)
     _timing(full)
-    controller: Controller = CONTROLLERS.build(_own(full))
+    controller: Controller = CONTROLLERS.build(own_params(full))
     return controller
 
 
@@ -122,14 +122,15 @@ def steer(
     if controller.tags.own_process:
         # Past its deadline an answer is worthless, but the next one may come in time: a process
         # is taken to hang only well after that.
-        remote = ProcessController(_own(full), plugins, answer_timeout_s=3 * deadline_s)
+        remote = ProcessController(own_params(full), plugins, answer_timeout_s=3 * deadline_s)
         asker = ThreadAsker(remote, interrupt=remote.kill)
     else:
         asker = ThreadAsker(controller)
     return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
 
 
-def _own(spec: Spec) -> Spec:
+def own_params(spec: Spec) -> Spec:
+    """The spec without the timing parameters, as the constructor takes it."""
     return Spec(spec.name, {k: v for k, v in spec.params.items() if k not in TIMING})
 
 

@@ -1,0 +1,180 @@
+"""The plain controllers: parameters, decisions, and what they fix of a scenario."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from rudder import Observation
+from rudder.conformance import check_controller
+from rudder.conformance.situations import episode, task
+from rudder.errors import ScenarioError, SpecError, UnknownNameError
+from rudder.plugins import load_file
+from rudder.registries import CONTROLLERS
+from rudder.scenario import Scenario
+from rudder.steering import build_controller, resolve
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("fixed:interval=0", "interval must be a whole number from 1, found 0"),
+        ("fixed:interval=1.5", "found 1.5"),
+        ("fixed:interval=true", "found True"),
+        ("fixed:interval=often", "found 'often'"),
+        ("fixed:intervall=4", "did you mean 'interval'"),
+        ("random:p=1.01", "p must lie in 0..1"),
+        ("random:p=-0.1", "p must lie in 0..1"),
+        ("random:p=NaN", "p must lie in 0..1, found 'NaN'"),
+        ("random:p=half", "found 'half'"),
+        ("threshold:target=2", "target must lie in 0..1"),
+        ("threshold:drop=NaN", "drop must lie in 0..1"),
+        ("threshold:drop=-1", "drop must lie in 0..1"),
+        ("always:interval=4", "no parameter 'interval'"),
+        ("always:deadline_s=0", "deadline_s must be a number of seconds above 0"),
+        ("always:deadline_s=NaN", "deadline_s must be"),
+        ("always:latency_s=-1", "latency_s must be"),
+        ("always:latency_s=fast", "latency_s must be"),
+    ],
+)
+def test_wrong_parameters_are_one_clear_error(spec: str, message: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
+        resolve(Scenario(), spec)
+
+
+@pytest.mark.parametrize("spec", ["random", "threshold"])
+def test_numbers_that_text_cannot_write_are_refused_too(spec: str) -> None:
+    make = CONTROLLERS.target(spec)
+    for value in (float("nan"), float("inf"), None):
+        with pytest.raises(SpecError, match=r"must lie in 0\.\.1"):
+            make(value)
+
+
+def test_an_unknown_controller_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'static'"):
+        resolve(Scenario(), "statik")
+
+
+def test_fixed_fields_are_laid_over_the_scenario() -> None:
+    base = Scenario(policy="score", fill="random", buffer=0.1)
+    assert resolve(base, "none").scenario == base.change(buffer=0)
+    assert resolve(base, "static").scenario == base.change(policy="degree", fill="degree")
+    massive = resolve(base, "massivegnn")
+    assert massive.scenario == base.change(policy="massivegnn:interval=16")
+    assert massive.spec.params == {"interval": 16}
+    # The interval of the controller is the one in the policy's threshold.
+    changed = resolve(base, "massivegnn:interval=8").scenario
+    assert changed.policy == "massivegnn:interval=8"
+    assert resolve(base, "always").scenario == base
+
+
+def test_timing_belongs_to_steering() -> None:
+    resolved = resolve(Scenario(), "fixed:interval=2,deadline_s=3,latency_s=0.5")
+    assert (resolved.deadline_s, resolved.latency_s) == (3.0, 0.5)
+    assert resolved.spec.params == {"interval": 2, "deadline_s": 3, "latency_s": 0.5}
+    plain = resolve(Scenario(), "fixed")
+    assert (plain.deadline_s, plain.latency_s) == (30.0, None)
+
+
+def test_fields_that_name_no_parameter_or_no_field_are_refused() -> None:
+    for name, fields, error in (
+        ("test-bad-brace", {"policy": "massivegnn:interval={every}"}, SpecError),
+        ("test-bad-field", {"bufer": 0}, ScenarioError),
+    ):
+        CONTROLLERS.register(name, "rudder_controllers.keeping:Keep", fields=fields)
+        with pytest.raises(error):
+            resolve(Scenario(), name)
+
+
+def at(minibatch: int, **window: float) -> Observation:
+    """An observation after so many minibatches."""
+    ordinary = episode()[-1]
+    return dataclasses.replace(
+        ordinary, minibatch=minibatch, window=dataclasses.replace(ordinary.window, **window)
+    )
+
+
+def test_fixed_makes_up_for_a_multiple_that_passed_unseen() -> None:
+    fixed = build_controller("fixed:interval=16")
+    fixed.reset(task())
+    # Observed after so many minibatches; the decision is for the next one.
+    answers = [(n, fixed.decide(at(n)).replace) for n in (1, 14, 15, 16, 30, 31, 40, 50, 70)]
+    assert answers == [
+        (1, False),
+        (14, False),
+        (15, True),  # the 16th
+        (16, False),
+        (30, False),
+        (31, True),  # the 32nd
+        (40, False),
+        (50, True),  # the 48th passed between two observations
+        (70, True),  # the 64th likewise
+    ]
+
+
+def test_fixed_replaces_once_where_several_multiples_passed() -> None:
+    fixed = build_controller("fixed:interval=4")
+    fixed.reset(task())
+    assert [fixed.decide(at(n)).replace for n in (1, 30, 31)] == [False, True, True]
+    fixed.reset(task())
+    assert [fixed.decide(at(n)).replace for n in (29, 30)] == [True, False]
+
+
+def test_threshold() -> None:
+    threshold = build_controller("threshold:target=0.4,drop=0.05")
+    threshold.reset(task())
+    ask = lambda rate, stale=0.5: threshold.decide(  # noqa: E731
+        at(9, hit_rate=rate, stale_share=stale)
+    )
+    assert not ask(0.60).replace
+    assert not ask(0.57).replace
+    # A slow drift adds up: 6 points below the best since the last replacement.
+    fell = ask(0.54)
+    assert fell.replace
+    assert (fell.expected_hits, fell.expected_communication) == ("increase", "decrease")
+    # Measured anew from here on.
+    kept = ask(0.54)
+    assert not kept.replace
+    assert (kept.expected_hits, kept.expected_communication) == ("stagnant", "stagnant")
+    assert ask(0.39).replace
+    assert not ask(0.39, stale=0.0).replace
+    assert ask(0.39).replace
+    assert not threshold.decide(at(9, hit_rate=0.0, remote_sampled=0)).replace
+
+
+def test_random_draws_by_seed_rank_and_minibatch() -> None:
+    def drawn(seed: int = 0, rank: int = 0, minibatches: range = range(1, 200)) -> list[bool]:
+        controller = build_controller("random:p=0.25")
+        controller.reset(task(seed, rank))
+        return [controller.decide(at(n)).replace for n in minibatches]
+
+    first = drawn()
+    assert first != drawn(seed=1)
+    assert first != drawn(rank=1)
+    # Independent of what was observed before: slower answers see a part of the same draws.
+    assert drawn(minibatches=range(1, 200, 7)) == first[::7]
+    # 199 draws at 0.25: mean 49.75, standard deviation 6.1; within four of them.
+    assert 25 < sum(first) < 75
+
+
+def test_the_example_in_the_readme_works(repository: Path, tmp_path: Path) -> None:
+    text = (repository / "controllers" / "README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    path = tmp_path / "patient.py"
+    path.write_text(example)
+    load_file(path)
+    records = check_controller("patient:share=0.5")
+    assert {r.status for r in records} <= {"passed", "skipped"}
+    controller = build_controller("patient:share=0.5")
+    controller.reset(task())
+    assert [controller.decide(at(5, stale_share=s)).replace for s in (0.4, 0.6)] == [False, True]
+
+
+def test_the_readme_lists_every_spec(repository: Path) -> None:
+    text = (repository / "controllers" / "README.md").read_text()
+    listed = re.findall(r"^\| `([a-z]+)[`:]", text, flags=re.MULTILINE)
+    specs = {path.stem for path in (repository / "controllers" / "specs").glob("*.toml")}
+    assert sorted(listed) == sorted(specs)

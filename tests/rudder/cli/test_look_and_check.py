@@ -1,0 +1,70 @@
+"""``rudder controllers``, ``rudder policies`` and ``rudder check``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PLUGIN = """
+from rudder import Controller, Decision
+from rudder.registries import CONTROLLERS
+
+
+class Wrong(Controller):
+    def _decide(self, observation):
+        return Decision(replace=True, share=7.0)
+
+
+CONTROLLERS.register("wrong", Wrong, summary="share out of range")
+"""
+
+Cli = Callable[..., Any]
+
+
+def test_lists(cli: Cli) -> None:
+    found = json.loads(cli("controllers", "--json").out)
+    by_name = {item["name"]: item for item in found}
+    assert {"none", "static", "always", "fixed", "massivegnn", "threshold", "random"} <= set(
+        by_name
+    )
+    assert by_name["fixed"]["params"] == {"interval": 16}
+    assert by_name["none"]["fixes"] == {"buffer": 0}
+    policies = json.loads(cli("policies", "--json").out)
+    assert {"score", "score-published", "massivegnn", "degree"} <= {p["name"] for p in policies}
+    table = cli("controllers")
+    assert table.code == 0
+    assert "threshold" in table.out
+
+
+def test_one(cli: Cli) -> None:
+    found = json.loads(cli("controllers", "massivegnn:interval=8", "--json").out)
+    assert found["params"] == {"interval": 8}
+    assert found["fixes"] == {"policy": "massivegnn:interval=8"}
+    assert found["tags"]["stochastic"] is False
+    assert json.loads(cli("policies", "massivegnn", "--json").out)["params"]["alpha"] == 0.05
+    for command in ("controllers", "policies"):
+        unknown = cli(command, "nonsense")
+        assert unknown.code == 2
+        assert "nonsense" in unknown.err
+
+
+def test_check(cli: Cli, tmp_path: Path) -> None:
+    passed = cli("check", "fixed:interval=3", "--json")
+    assert passed.code == 0
+    records = json.loads(passed.out)
+    assert {r["status"] for r in records} == {"passed", "skipped"}
+    assert all(r["name"] == r["check"] for r in records)
+
+    plugin = tmp_path / "wrong.py"
+    plugin.write_text(PLUGIN)
+    failed = cli("check", "wrong", "--plugin", plugin)
+    assert failed.code == 1
+    assert "share must lie in 0..1" in failed.out
+    assert "decisions_are_valid" in failed.err
+
+    refused = cli("check", "fixed:interval=0")
+    assert refused.code == 2
+    assert "interval must be a whole number from 1" in refused.err
+    assert refused.out == ""
