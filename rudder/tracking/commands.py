@@ -10,20 +10,16 @@ from rudder.cli.options import AsJson, HomeDir
 from rudder.cli.output import emit, say
 from rudder.home import Home
 
-TrackingUri = Annotated[
-    Optional[str],  # noqa: UP045 - Typer reads it at run time
-    typer.Option(
-        "--uri",
-        help="MLflow server (http://…) or database (sqlite:///…)",
-        show_default="mlflow.db in the data directory",
-    ),
-]
-
 
 def sync(
     uri: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--uri", help="send all to this store", show_default="where each belongs"),
+        typer.Option(
+            "--uri",
+            "--tracking-uri",
+            help="send all to this MLflow server or database",
+            show_default="where each belongs",
+        ),
     ] = None,
     home: HomeDir = None,
     as_json: AsJson = False,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from rudder.result import RunResult
 
 SUMS = ("remote_sampled", "fetched", "replaced", "bytes_features", "bytes_ids")
 """Counts: the sum over ranks."""
@@ -55,7 +58,8 @@ def minibatch_series(table: pa.Table) -> dict[str, Series]:
     for name in MAXIMA:
         at, values, rows = _grouped(table, steps, name, _filled(table, name))
         largest = np.full(len(at), -math.inf)
-        np.maximum.at(largest, rows, values)
+        with np.errstate(invalid="ignore"):  # NaN wins, quietly
+            np.maximum.at(largest, rows, values)
         found[name] = Series(at, largest)
     for name in MEANS:
         found[name] = _mean(table, steps, name, np.ones(len(steps)))
@@ -80,15 +84,22 @@ def timestamps(series: Mapping[str, Series], start_ms: int) -> dict[int, int]:
     return found
 
 
-def finite_summary(summary: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """The numbers of a summary, and those that are none: key -> "nan", "inf" or "-inf"."""
-    numbers = {
-        key: float(value)
-        for key, value in summary.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+def finite_summary(summary: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a summary."""
+    return {key: value for key, value in _numbers(summary).items() if math.isfinite(value)}
+
+
+def nonfinite(result: RunResult) -> dict[str, str]:
+    """What of a run is NaN or infinite: metric -> value, or the steps and their values."""
+    found = {
+        key: str(value)
+        for key, value in _numbers(result.summary).items()
+        if not math.isfinite(value)
     }
-    finite = {key: value for key, value in numbers.items() if math.isfinite(value)}
-    return finite, {key: str(value) for key, value in numbers.items() if key not in finite}
+    for name, series in minibatch_series(result.minibatches).items():
+        if words := describe_nonfinite(series):
+            found[PREFIX + name] = words
+    return found
 
 
 def describe_nonfinite(series: Series, most: int = 20) -> str:
@@ -99,6 +110,14 @@ def describe_nonfinite(series: Series, most: int = 20) -> str:
     listed = ", ".join(f"{series.values[i]} at {series.steps[i]}" for i in bad[:most])
     more = ", …" if len(bad) > most else ""
     return f"{len(bad)} of {len(series.values)}: {listed}{more}"
+
+
+def _numbers(summary: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        key: float(value)
+        for key, value in summary.items()
+        if isinstance(value, Real) and not isinstance(value, bool)
+    }
 
 
 def _column(table: pa.Table, name: str) -> npt.NDArray[Any]:

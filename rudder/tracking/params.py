@@ -13,6 +13,7 @@ from rudder.spec import Spec
 
 MAX_NAME = 250
 MAX_VALUE = 6000
+MAX_TAG = 5000
 _REFUSED = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 

@@ -12,12 +12,11 @@ import rudder
 
 
 @cache
-def git_commit() -> str | None:
-    """Commit of the checkout that this package runs from, ``-dirty`` if files differ from it.
+def git_commit(folder: Path = Path(rudder.__file__).parent) -> str | None:
+    """Commit of the checkout that a package runs from, ``-dirty`` if files differ from it.
 
     None where the package is installed: a repository that merely surrounds it does not count.
     """
-    folder = Path(rudder.__file__).parent
     if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     return _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")

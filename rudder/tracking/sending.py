@@ -11,17 +11,14 @@ from rudder.home import Home
 from rudder.result import RunResult
 from rudder.tracking.metrics import (
     PREFIX,
-    describe_nonfinite,
     finite_summary,
     minibatch_series,
     timestamps,
 )
 from rudder.tracking.outbox import Package, Record, pending
-from rudder.tracking.params import clip
 from rudder.tracking.store import Store, exclusive
 
 LOCAL_ID = "rudder.local_id"
-MAX_TAG = 5000
 _PER_BATCH, _METRICS_PER_BATCH, _BYTES_PER_BATCH = 100, 1000, 500_000
 
 
@@ -59,11 +56,10 @@ def send(store: Store, package: Package) -> str | None:
         record = package.record
         run_id = open_run(client, store, record)
         log_params(client, run_id, record)
-        tags = dict(record.tags)
         result = package.result()
         if result is not None:
-            tags |= _log_metrics(client, run_id, record, result)
-        _log_tags(client, run_id, tags)
+            _log_metrics(client, run_id, record, result)
+        _log_tags(client, run_id, record.tags)
         client.log_artifacts(run_id, str(package.artifacts))
         client.set_terminated(run_id, record.status, record.end_ms)
         package.discard()
@@ -92,33 +88,28 @@ def sync(home: Home, uri: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult) -> dict[str, str]:
-    """Log summary and minibatches; returns tags that name what was not finite."""
+def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult) -> None:
+    """Log summary and minibatches; what is not finite is left to the record's tags."""
     from mlflow.entities import Metric
 
-    summary, bad = finite_summary(result.summary)
     end = record.end_ms or record.start_ms
-    metrics = [Metric(key, value, end, 0) for key, value in summary.items()]
+    metrics = [Metric(key, value, end, 0) for key, value in finite_summary(result.summary).items()]
     series = minibatch_series(result.minibatches)
     at = timestamps(series, record.start_ms)
     for name, each in series.items():
-        key = PREFIX + name
-        if words := describe_nonfinite(each):
-            bad[key] = words
         good = each.finite()
         metrics += [
-            Metric(key, float(value), at[int(step)], int(step))
+            Metric(PREFIX + name, float(value), at[int(step)], int(step))
             for step, value in zip(good.steps, good.values, strict=True)
         ]
     for start in range(0, len(metrics), _METRICS_PER_BATCH):
         client.log_batch(run_id, metrics=metrics[start : start + _METRICS_PER_BATCH])
-    return {f"rudder.nonfinite.{key}": words for key, words in bad.items()}
 
 
 def _log_tags(client: Any, run_id: str, tags: dict[str, str]) -> None:
     from mlflow.entities import RunTag
 
-    for batch in _batches((name, clip(value, MAX_TAG)) for name, value in tags.items()):
+    for batch in _batches(tags.items()):
         client.log_batch(run_id, tags=[RunTag(name, value) for name, value in batch])
 
 

@@ -79,14 +79,14 @@ class Store:
             TrackingError: the store cannot be reached or refuses.
             UsageError: MLflow knows no store of this kind.
         """
-        with self._alone():
-            self._probe()
-            _prepare()
-            from mlflow import MlflowClient
-            from mlflow.exceptions import MlflowException
-            from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
-            from sqlalchemy.exc import SQLAlchemyError
+        self._probe()
+        _prepare()
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
+        from sqlalchemy.exc import SQLAlchemyError
 
+        with self._alone():
             try:
                 if self._client is None:
                     self._client = MlflowClient(tracking_uri=self.uri)

@@ -19,8 +19,9 @@ from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import outbox, provenance
-from rudder.tracking.params import clip, flatten
-from rudder.tracking.sending import MAX_TAG, log_params, open_run, send
+from rudder.tracking.metrics import nonfinite
+from rudder.tracking.params import MAX_TAG, clip, flatten
+from rudder.tracking.sending import log_params, open_run, send
 from rudder.tracking.store import Store
 
 _log = logging.getLogger(__name__)
@@ -133,28 +134,50 @@ class TrackedRun:
         if self._ended:
             return
         if error is None:
-            self._end("FAILED", error="The run ended without a result.")
+            self._end("FAILED", reason="The run ended without a result.")
             return
         # KeyboardInterrupt, SystemExit and the like: somebody stopped it.
         status = "FAILED" if isinstance(error, Exception) else "KILLED"
         try:
-            self._end(status, error="".join(traceback.format_exception(kind, error, trace)))
+            self._end(
+                status,
+                reason="".join(traceback.format_exception_only(kind, error)).strip(),
+                report="".join(traceback.format_exception(kind, error, trace)),
+            )
         except TrackingError as problem:  # the run's own error matters more
             _log.warning("%s", problem)
 
-    def _end(self, status: str, result: RunResult | None = None, error: str | None = None) -> None:
+    def _end(
+        self,
+        status: str,
+        *,
+        result: RunResult | None = None,
+        reason: str | None = None,
+        report: str | None = None,
+    ) -> None:
         tags = dict(self._record.tags)
-        if error is not None:
-            tags["rudder.error"] = clip(error.strip().rpartition("\n")[2], MAX_TAG)
+        if reason is not None:
+            tags["rudder.error"] = reason
+        if result is not None:
+            tags |= {f"rudder.nonfinite.{key}": words for key, words in nonfinite(result).items()}
+        tags = _clipped(tags)
         record = dataclasses.replace(self._record, status=status, end_ms=_now_ms(), tags=tags)
         package = outbox.pack(
-            self._tracker.home, record, self._specs, result=result, error=error, logs=self._logs
+            self._tracker.home,
+            record,
+            self._specs,
+            result=result,
+            error=report or reason,
+            logs=self._logs,
         )
         self._ended = True
         try:
             self.run_id = send(self._tracker.store, package) or self.run_id
         except TrackingError as problem:
             self._unreachable(problem)
+        except KeyboardInterrupt:
+            _log.warning("Interrupted while sending; 'rudder sync' sends the run again.")
+            raise
 
     def _unreachable(self, error: TrackingError) -> None:
         if self.problem is None:
@@ -182,7 +205,11 @@ def _tags(scenario: Scenario, controller: Spec, given: Mapping[str, str]) -> dic
     }
     if commit is not None:
         tags["mlflow.source.git.commit"] = commit
-    return {key: clip(str(value), MAX_TAG) for key, value in {**tags, **given}.items()}
+    return _clipped({**tags, **given})
+
+
+def _clipped(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key: clip(str(value), MAX_TAG) for key, value in tags.items()}
 
 
 def _family(controller: str) -> str:

@@ -13,6 +13,7 @@ import urllib.request
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from rudder.cli.output import say
@@ -35,12 +36,12 @@ def serve(home: Home, host: str, port: int, *, open_browser: bool) -> None:
     page = _newest_page(home)
     with _terminable(), _server(home, host, port) as server:
         base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        _wait_until_up(server, base)
+        _wait_until_up(server, base, _log(home))
         say(f"MLflow UI on {home.mlflow_uri}: {base}/{page}   (Ctrl-C ends it)")
         if open_browser and (sys.platform != "linux" or _has_screen()):
             webbrowser.open(f"{base}/{page}")
         if (code := server.wait()) != 0:
-            raise TrackingError(f"the MLflow server ended with exit code {code}")
+            raise TrackingError(f"the MLflow server ended with exit code {code}; see {_log(home)}")
 
 
 def _check_free(host: str, port: int) -> None:
@@ -56,10 +57,14 @@ def _check_free(host: str, port: int) -> None:
 
 
 def _newest_page(home: Home) -> str:
-    """Runs page of the newest experiment that is not MLflow's empty default; makes the store."""
+    """Runs page of the newest experiment; makes the store if there is none.
+
+    MLflow's UI keeps training and language models apart by what the address asks for.
+    """
     with Store(home).session() as client:
         newest = client.search_experiments(max_results=1, order_by=["creation_time DESC"])
-    return f"#/experiments/{newest[0].experiment_id}/runs" if newest else ""
+    which = f"/{newest[0].experiment_id}/runs" if newest else ""
+    return f"#/experiments{which}?workflowType=machine_learning"
 
 
 @contextmanager
@@ -71,9 +76,16 @@ def _server(home: Home, host: str, port: int) -> Iterator[subprocess.Popen[bytes
     ]  # fmt: skip
     # Its background jobs serve language-model features only.
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    server = subprocess.Popen(
-        command, env={**quiet, **environment()}, cwd=home.root, start_new_session=True
-    )
+    with _log(home).open("wb") as log:
+        server = subprocess.Popen(
+            command,
+            env={**quiet, **environment()},
+            cwd=home.root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     try:
         yield server
     finally:
@@ -92,20 +104,22 @@ def _signal_group(server: subprocess.Popen[bytes], number: signal.Signals) -> No
         return  # all of them have ended
 
 
-def _wait_until_up(server: subprocess.Popen[bytes], base: str) -> None:
+def _wait_until_up(server: subprocess.Popen[bytes], base: str, log: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise TrackingError(
                 f"the MLflow server ended with exit code {server.returncode} before it answered; "
-                "what it said is above"
+                f"what it said is in {log}"
             )
         try:
             with urllib.request.urlopen(f"{base}/health", timeout=2):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
-    raise TrackingError(f"the MLflow server did not answer at {base} in {START_TIMEOUT_S:.0f} s")
+    raise TrackingError(
+        f"the MLflow server did not answer at {base} in {START_TIMEOUT_S:.0f} s; see {log}"
+    )
 
 
 @contextmanager
@@ -122,6 +136,10 @@ def _terminable() -> Iterator[None]:
         say("MLflow UI ended.")
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _log(home: Home) -> Path:
+    return home.root / "mlflow-ui.log"
 
 
 def _has_screen() -> bool:
