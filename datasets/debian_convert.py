@@ -160,9 +160,7 @@ def build_index(packages: list[Package], sources: list[Package]) -> PackageIndex
     of its providers by name. Relations to packages outside the index are left out.
     """
     number = {package.name: index for index, package in enumerate(packages)}
-    source_number = {
-        package.name: len(packages) + index for index, package in enumerate(sources)
-    }
+    source_number = {package.name: len(packages) + index for index, package in enumerate(sources)}
     virtual: dict[str, int] = {}
     for index, package in enumerate(packages):
         for names in relation_groups(package.fields.get("Provides", "")):

@@ -103,24 +103,34 @@ def load_index(path: Path) -> PackageIndex:
                 f"{path} has format version {arrays['version'][0]}, this Rudder reads "
                 f"{FORMAT_VERSION}; make it again with 'rudder convert-debian'"
             )
-        texts = {name: tuple(arrays[name].tobytes().decode().split("\n")) for name in _TEXTS}
-        nodes = len(texts["names"])
-        plain = {name: _counts(arrays[name]) if arrays[name].ndim == 2 else arrays[name]
-                 for name in _ARRAYS}  # fmt: skip
-        relations = {
-            relation: _pairs(
-                _counts(arrays[f"{relation}.counts"]), _counts(arrays[f"{relation}.steps"])
-            )
-            for relation in RELATIONS
-        }
-        index = PackageIndex(
-            binaries=int(arrays["binaries"][0]), **texts, **plain, relations=relations
+        read = {name: tuple(arrays[name].tobytes().decode().split("\n")) for name in _TEXTS}
+        nodes = len(read["names"])
+        wrong = [name for name in _ARRAYS if name != "tags" and arrays[name].shape[-1] != nodes]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)} do not fit {nodes} names")
+        return PackageIndex(
+            names=read["names"],
+            binaries=int(arrays["binaries"][0]),
+            section_names=read["section_names"],
+            section=arrays["section"],
+            priority_names=read["priority_names"],
+            priority=arrays["priority"],
+            tag_names=read["tag_names"],
+            tag_counts=arrays["tag_counts"],
+            tags=arrays["tags"],
+            size=_counts(arrays["size"]),
+            installed_size=_counts(arrays["installed_size"]),
+            any_architecture=arrays["any_architecture"],
+            multi_arch=arrays["multi_arch"],
+            relations={
+                relation: _pairs(
+                    _counts(arrays[f"{relation}.counts"]), _counts(arrays[f"{relation}.steps"])
+                )
+                for relation in RELATIONS
+            },
         )
     except (OSError, lzma.LZMAError, zipfile.BadZipFile, ValueError, KeyError) as error:
         raise DatasetError(f"{path} is missing or damaged: {error}") from error
-    if any(plain[name].size != nodes for name in _ARRAYS if name != "tags"):
-        raise DatasetError(f"{path} is damaged: its arrays do not fit its {nodes} names")
-    return index
 
 
 def _steps(pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -145,9 +155,7 @@ def _planes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Counts below 2^32 as four rows of bytes, lowest first: compresses far better than int32."""
     if values.size and not 0 <= values.min() <= values.max() < 2**32:
         raise DatasetError(f"cannot store counts from {values.min()} to {values.max()}")
-    return np.ascontiguousarray(
-        values.astype("<u4").view(np.uint8).reshape(-1, _PLANES).T
-    )
+    return np.ascontiguousarray(values.astype("<u4").view(np.uint8).reshape(-1, _PLANES).T)
 
 
 def _counts(planes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
