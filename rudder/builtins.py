@@ -29,6 +29,12 @@ POLICIES.register(
     summary="weights that never change: nothing is stale, nothing replaced",
 )
 COMMANDS.register(
+    "doctor",
+    "rudder.cli.doctor:doctor",
+    summary="what this machine can do: versions, hosts, GPU, plug-ins",
+    fields={"section": "Look"},
+)
+COMMANDS.register(
     "sync",
     "rudder.tracking.commands:sync",
     summary="send runs to MLflow that could not reach it",

@@ -11,6 +11,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from rudder.errors import VersionError
 
 LIBRARIES = (
@@ -48,6 +50,12 @@ def torch_versions_of_dgl(dgl: Path) -> list[str]:
     return sorted(set.intersection(*found), key=lambda v: [int(part) for part in v.split(".")])
 
 
+def _pins() -> str:
+    """The versions that this Rudder requires, as its own metadata states them."""
+    required = map(Requirement, importlib.metadata.requires("rudder-gnn") or ())
+    return " with ".join(str(r) for r in required if r.name in ("dgl", "torch", "torchdata"))
+
+
 def check_versions(
     *, dgl: Path | None = None, torch: str | None = None, torchdata: Path | None = None
 ) -> None:
@@ -70,13 +78,13 @@ def check_versions(
     if version not in works:
         raise VersionError(
             f"DGL in {dgl} has no native libraries for torch {torch}; it works with torch "
-            f"{', '.join(works) or '(none found)'} (tested: dgl 2.1.0 with torch 2.2.1)"
+            f"{', '.join(works) or '(none found)'}; Rudder is made for {_pins()}"
         )
     torchdata = torchdata or package_folder("torchdata")
     if torchdata is None or not (torchdata / "datapipes").is_dir():
         raise VersionError(
             f"DGL needs torchdata.datapipes, which torchdata {installed('torchdata')} lacks; "
-            "install torchdata 0.7.1"
+            f"Rudder is made for {_pins()}"
         )
     numpy = installed("numpy") or "none"
     if not numpy.startswith("1."):

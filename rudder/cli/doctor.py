@@ -1,0 +1,116 @@
+"""``rudder doctor``: what this machine and installation can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+
+import typer
+from packaging.requirements import Requirement
+
+from rudder import __version__, plugins
+from rudder.cli.options import AsJson, HomeDir, Plugins, Verbose
+from rudder.cli.output import emit
+from rudder.cluster.doctor import Check
+from rudder.cluster.doctor import checks as machine
+from rudder.errors import HomeError, VersionError
+from rudder.home import Home
+from rudder.registries import CONTROLLERS
+from rudder.versions import LIBRARIES, check_versions, installed
+
+FREE_GB = 2
+"""Less room than this in the data directory is worth knowing."""
+_WORDS = {True: "ok", False: "FAILS", None: "note"}
+
+
+def doctor(
+    home: HomeDir = None, as_json: AsJson = False, plugin: Plugins = None, verbose: Verbose = 0
+) -> None:
+    """Show what this machine can do: versions, emulated hosts, GPU, disk, plug-ins.
+
+    A check that FAILS names what does not work and what to do; the exit code is 1 then.
+    """
+    checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]
+    rows = [{**vars(check)} for check in checks]
+    if not as_json:
+        rows = [{**row, "ok": _WORDS[row["ok"]]} for row in rows]
+    emit(rows, as_json=as_json)
+    if any(check.ok is False for check in checks):
+        raise typer.Exit(1)
+
+
+def installation() -> Iterator[Check]:
+    """Rudder, Python, the libraries and whether they work together, the plug-ins."""
+    yield Check("rudder", True, __version__)
+    version = f"{platform.python_version()} ({sys.executable})"
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
+    yield Check("python", supported, version, "" if supported else "use Python 3.10 to 3.12")
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    linux = (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    yield Check("system", linux, system, "" if linux else "DistDGL needs Linux on x86-64")
+    core = core_requirements()
+    for library in LIBRARIES:
+        found = installed(library)
+        if found is not None:
+            yield Check(library, True, found)
+        elif library in core:
+            yield Check(library, False, "not installed", "make install")
+        else:
+            extras = "pip install 'rudder-gnn[classifiers,llm]'"
+            yield Check(library, None, "not installed (an extra)", extras)
+    try:
+        check_versions()
+        yield Check("versions", True, "dgl, torch, torchdata and numpy work together")
+    except VersionError as error:
+        yield Check("versions", False, str(error), "make install")
+    names = CONTROLLERS.names()  # loads the plug-ins that are installed
+    advice = "" if names else "the built-in controllers are gone: install Rudder again"
+    yield Check("controllers", bool(names), ", ".join(names) or "none", advice)
+    for name, reason in plugins.broken.items():
+        yield Check(f"plug-in {name}", False, reason, "repair or uninstall the package it is in")
+
+
+def core_requirements() -> set[str]:
+    """Names of the libraries that Rudder cannot do without."""
+    required = map(Requirement, requires("rudder-gnn") or ())
+    return {r.name for r in required if r.marker is None or "extra" not in str(r.marker)}
+
+
+def gpu() -> Check:
+    """What torch says about CUDA; the CPU does where there is none."""
+    try:
+        import torch
+
+        if torch.cuda.is_available():
+            return Check("GPU", True, torch.cuda.get_device_name(0))
+    except (ImportError, OSError, RuntimeError) as error:
+        return Check("GPU", None, f"torch says: {error}", "training runs on the CPU")
+    return Check("GPU", None, "none: training runs on the CPU")
+
+
+def user_home() -> Check:
+    """Importing dgl writes its configuration to ``~/.dgl``."""
+    place = Path.home()
+    dgl = place / ".dgl"
+    if os.access(dgl if dgl.exists() else place, os.W_OK):
+        return Check("HOME", True, str(place))
+    advice = "DGL writes ~/.dgl when it is imported: set HOME to a directory that you may write"
+    return Check("HOME", False, f"{place} is not writable", advice)
+
+
+def data_directory(home: Path | None) -> Check:
+    """Is there room for graphs, partitions and runs?"""
+    try:
+        root = Home.resolve(home).root
+    except HomeError as error:
+        return Check("data directory", False, str(error), "name another: --home DIR")
+    free = shutil.disk_usage(root).free / 1e9
+    found = f"{root}, {free:,.1f} GB free"
+    if free < FREE_GB:
+        return Check("data directory", None, found, "make room, or name another: --home DIR")
+    return Check("data directory", True, found)

@@ -1,0 +1,116 @@
+"""``rudder doctor``: it reports what is there, and what is wrong without failing itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections import namedtuple
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rudder import plugins
+from rudder.cli import doctor
+from rudder.cli.app import main
+from rudder.cluster.doctor import Check
+from rudder.errors import VersionError
+
+
+@pytest.mark.cluster
+def test_the_whole_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--json", "--home", str(tmp_path / "data")])
+    rows = json.loads(capsys.readouterr().out)
+    found = {row["name"]: row for row in rows}
+    assert len(found) == len(rows)
+    assert {"rudder", "python", "dgl", "torch", "versions", "namespaces", "GPU", "HOME"} <= set(
+        found
+    )
+    assert set(found["torch"]) == {"name", "ok", "found", "advice"}
+    assert str(tmp_path / "data") in found["data directory"]["found"]
+    assert code == (1 if any(row["ok"] is False for row in rows) else 0)
+
+
+@pytest.fixture
+def quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "machine", lambda: [Check("namespaces", True, "allowed")])
+    monkeypatch.setattr(doctor, "gpu", lambda: Check("GPU", None, "none"))
+
+
+@pytest.mark.usefixtures("quiet_machine")
+def test_people_get_a_table_and_a_failed_check_is_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["doctor", "--home", str(tmp_path)]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "FAILS" not in out
+    assert "namespaces" in out
+    monkeypatch.setattr(plugins, "broken", {"theirs": "ImportError: no module named x"})
+    assert main(arguments) == 1
+    [line] = [li for li in capsys.readouterr().out.splitlines() if li.startswith("plug-in theirs")]
+    assert "FAILS" in line
+    assert "no module named x" in line
+
+
+def named(checks: list[Check], name: str) -> Check:
+    [check] = [check for check in checks if check.name == name]
+    return check
+
+
+def test_missing_libraries_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda library: None)
+    found = list(doctor.installation())
+    assert named(found, "dgl").ok is False
+    assert named(found, "xgboost").ok is None
+    assert "classifiers" in named(found, "xgboost").advice
+
+
+def test_versions_that_do_not_fit_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise VersionError("no native libraries for torch 9")
+
+    monkeypatch.setattr(doctor, "check_versions", refuse)
+    check = named(list(doctor.installation()), "versions")
+    assert check.ok is False
+    assert "torch 9" in check.found
+
+
+def test_the_gpu_check_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = ModuleType("torch")
+    torch.cuda = ModuleType("cuda")  # type: ignore[attr-defined]
+    torch.cuda.is_available = lambda: True
+    torch.cuda.get_device_name = lambda index: f"device {index}"
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert doctor.gpu() == Check("GPU", True, "device 0")
+
+    def broken() -> bool:
+        raise RuntimeError("driver too old")
+
+    torch.cuda.is_available = broken
+    assert doctor.gpu().ok is None
+    assert "driver too old" in doctor.gpu().found
+
+
+def test_a_home_that_cannot_be_written_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    check = doctor.user_home()
+    assert check.ok is False
+    assert ".dgl" in check.advice
+
+
+def test_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    assert doctor.data_directory(tmp_path / "file").ok is False
+    assert doctor.data_directory(tmp_path).ok is True
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 0, 10**9))
+    assert doctor.data_directory(tmp_path).ok is None
+
+
+def test_core_requirements_leave_the_extras_out() -> None:
+    core = doctor.core_requirements()
+    assert {"dgl", "torch", "mlflow"} <= core
+    assert not {"xgboost", "transformers", "pytest"} & core
