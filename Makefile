@@ -39,7 +39,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	@for script in tests/benchmarks/*.py; do \
+	@for script in tests/benchmarks/bench_*.py; do \
 		echo "== $$script"; $(BIN)/python -I "$$script"; \
 	done
 

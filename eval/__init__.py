@@ -1,1 +1,1 @@
-"""See README.md."""
+"""Evaluation of controllers: see README.md."""

@@ -1,1 +1,1 @@
-"""See README.md."""
+"""Fitting of classifiers that steer: see README.md."""
