@@ -21,8 +21,20 @@ PARTITIONERS.register(
 )
 
 COMMANDS.register(
+    "datasets",
+    "rudder_datasets.commands:datasets",
+    summary="list graphs, or facts of one",
+    fields={"section": "Look"},
+)
+COMMANDS.register(
     "partition",
     "rudder_datasets.commands_partition:partition",
     summary="cut a graph into DistDGL's format, cached",
     fields={"section": "Prepare"},
+)
+COMMANDS.register(
+    "convert-debian",
+    "rudder_datasets.commands_debian:convert_debian",
+    summary="make the bundled graph anew from Debian's package index",
+    fields={"section": "Extend"},
 )

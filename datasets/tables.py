@@ -6,8 +6,9 @@ header line; gzip by content.
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +23,7 @@ from .files import open_bytes, open_text, reading
 
 COMMENTS = ("#", "%")
 CHUNK = 1 << 22
-"""Rows parsed at a time, to bound memory."""
+"""Numbers parsed at a time, to bound memory."""
 Column = int | str
 
 
@@ -82,14 +83,39 @@ def read_columns(
         UsageError: a column that the table does not have.
         DatasetError: missing, truncated, or a row that does not fit; names the line.
     """
-    import pandas as pd
-
     places = [_place(column, layout, path) for column in columns]
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in places]
+    for chunk in _chunks(path, places, layout, dtype):
+        for part, place in zip(parts, places, strict=True):
+            part.append(chunk[place].to_numpy())
+    empty: npt.NDArray[Any] = np.empty(0, dtype=object if dtype == "str" else dtype)
+    return [np.concatenate(part) if part else empty for part in parts]
+
+
+def read_matrix(path: Path) -> npt.NDArray[np.float32]:
+    """A table of numbers without a header line: float32 ``[rows, columns]``.
+
+    Raises:
+        DatasetError: missing, truncated, or a row that does not fit; names the line.
+    """
+    layout = sniff(path)
+    places = list(range(layout.width))
+    return np.concatenate(
+        [
+            chunk[places].to_numpy(dtype=np.float32)
+            for chunk in _chunks(path, places, layout, "float64")
+        ]
+    )
+
+
+def _chunks(path: Path, places: Sequence[int], layout: Layout, dtype: str) -> Iterator[Any]:
+    """Data frames of at most CHUNK numbers; columns are numbered, ``places`` have ``dtype``."""
+    import pandas as pd
+
     kind: Any = np.dtype(dtype) if dtype != "str" else object
     try:
         with reading(path), open_bytes(path) as file:
-            chunks = pd.read_csv(
+            yield from pd.read_csv(
                 file,
                 sep=layout.separator,
                 comment=layout.comment,
@@ -100,19 +126,15 @@ def read_columns(
                 skipinitialspace=True,
                 index_col=False,
                 encoding="utf-8-sig",
-                chunksize=CHUNK,
+                chunksize=max(CHUNK // layout.width, 1),
             )
-            for chunk in chunks:
-                for part, place in zip(parts, places, strict=True):
-                    part.append(chunk[place].to_numpy())
     except (ValueError, OverflowError) as error:
         where = _first_bad_line(path, layout, places, dtype)
+        few = " and ".join(map(str, places)) if len(places) < 4 else f"0 to {places[-1]}"
         raise DatasetError(
             f"{path}{where or f': {error}'}; every row needs {layout.width} fields, and "
-            f"{_WANTED[dtype]} in column {' and '.join(str(c) for c in columns)}"
+            f"{_WANTED[dtype]} in column {few}"
         ) from error
-    empty: npt.NDArray[Any] = np.empty(0, dtype=kind)
-    return [np.concatenate(part) if part else empty for part in parts]
 
 
 def read_edges(
@@ -137,22 +159,27 @@ def read_edges(
     return src, dst
 
 
-def read_rows(path: Path) -> list[list[int]]:
-    """Lines of whole numbers, any count per line (SNAP communities).
+def read_longest_rows(path: Path, count: int) -> list[npt.NDArray[np.int64]]:
+    """The ``count`` lines that hold most numbers, longest first (SNAP communities).
+
+    Of equal lengths the earlier line comes first.
 
     Raises:
-        DatasetError: missing, truncated, or something else than numbers; names the line.
+        DatasetError: missing, truncated, or a line with something else than numbers.
     """
-    rows: list[list[int]] = []
     with reading(path), open_text(path) as file:
-        for number, line in enumerate(file, start=1):
-            text = line.strip()
-            if text and not text.startswith(COMMENTS):
-                try:
-                    rows.append([int(field) for field in text.split()])
-                except ValueError as error:
-                    raise DatasetError(f"{path}, line {number}: {error}") from error
-    return rows
+        rows = ((len(text.split()), -number, text) for number, text in enumerate(file, start=1)
+                if text.strip() and not text.startswith(COMMENTS))  # fmt: skip
+        longest = heapq.nlargest(count, rows)
+    if not longest:
+        raise DatasetError(f"{path} holds no rows")
+    parsed = []
+    for _, number, text in longest:
+        try:
+            parsed.append(np.array([int(field) for field in text.split()], dtype=np.int64))
+        except (ValueError, OverflowError) as error:
+            raise DatasetError(f"{path}, line {-number}: {error}") from error
+    return parsed
 
 
 _WANTED = {"int64": "a whole number", "float64": "a number", "str": "a word"}
