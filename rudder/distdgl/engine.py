@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rudder.buffer.capacity import resolve_capacity
+from rudder.buffer import resolve_capacity
+from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl.environment import Environment
@@ -109,9 +110,10 @@ class _Watch:
     def trainers(self) -> int:
         return self.scenario.parts * self.scenario.trainers
 
-    def report(self, role: Role, phase: str, data: Mapping[str, Any]) -> None:
+    def report(self, role: Role, report: Report) -> None:
         if role.kind != "trainer":
             return
+        phase, data = report.phase, report.data
         if phase == "ready":
             self.ready += 1
             self.minibatches = data["minibatches"] * self.scenario.epochs

@@ -11,16 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rudder.buffer import PersistentBuffer
-from rudder.buffer.capacity import resolve_capacity
-from rudder.buffer.fills import fill_ids
+from rudder.buffer import PersistentBuffer, fill_ids, resolve_capacity
 from rudder.decision import Decision
 from rudder.distdgl.wire import ID_BYTES
 from rudder.errors import BufferContentError, TransportError
 from rudder.partition import DEGREE_FILE
-from rudder.policies.base import Policy
-
-Ids = npt.NDArray[np.int64]
+from rudder.policies.base import Ids, Policy
+from rudder.scenario import Fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +77,16 @@ class PartitionView:
         remote = everything[self.is_remote(everything)].numpy()
         return np.setdiff1d(remote, self.halo, assume_unique=True)
 
-    def degree(self, ids: Ids) -> npt.NDArray[np.int64]:
-        """Degree of each id in the whole graph."""
+    def degree(self, ids: Ids) -> npt.NDArray[np.int32]:
+        """Degree of every node by id, int32 ``[N]``; only that of ``ids`` need be right."""
         config = os.environ.get("DGL_CONF_PATH")
         stored = Path(config).parent / DEGREE_FILE if config else None
         if stored is not None and stored.exists():
-            degree = np.load(stored, mmap_mode="r", allow_pickle=False)
-            return np.asarray(degree[ids], dtype=np.int64)
-        asked: npt.NDArray[np.int64] = self.g.in_degrees(torch.from_numpy(ids)).numpy()
-        return asked.astype(np.int64)
+            kept: npt.NDArray[np.int32] = np.load(stored, mmap_mode="r", allow_pickle=False)
+            return kept
+        degree = np.zeros(self.nodes, np.int32)
+        degree[ids] = self.g.in_degrees(torch.from_numpy(ids)).numpy()
+        return degree
 
 
 class BufferedFeatures:
@@ -117,7 +115,7 @@ class BufferedFeatures:
         name: str,
         policy: Policy,
         buffer: float | int,
-        fill: str,
+        fill: Fill,
         seed: int = 0,
         verify: bool = False,
     ) -> None:
@@ -144,11 +142,14 @@ class BufferedFeatures:
             self.buffer = PersistentBuffer(self.capacity, self.width, policy, dtype=dtype)
             self._fill(fill, seed)
 
-    def _fill(self, fill: str, seed: int) -> None:
-        beyond = np.empty(0, dtype=np.int64)
-        if self.capacity > self.view.halo.size:
+    def _fill(self, fill: Fill, seed: int) -> None:
+        halo, beyond = self.view.halo, np.empty(0, np.int64)
+        if self.capacity > halo.size:
             beyond = self.view.beyond_halo()
-        ids = fill_ids(fill, self.capacity, self.view.halo, self.view.degree, beyond, seed)
+        degree = np.empty(0, np.int32)
+        if fill == "degree":
+            degree = self.view.degree(np.concatenate([halo, beyond]))
+        ids = fill_ids(fill, self.capacity, halo, degree, beyond, seed)
         self.filled = ids.size
         if self.filled and self.buffer is not None:
             self.buffer.fill(ids, self.tensor[torch.from_numpy(ids)].numpy())

@@ -9,7 +9,7 @@ from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Deadline
 from rudder.distdgl.environment import Environment
 
-PRELOAD = ("dgl", "rudder.distdgl.trainer")
+PRELOAD = ("rudder.distdgl.preload",)
 """Imported once per machine; roles are forked from there, since start-up is mostly imports."""
 
 SILENCE_S = 120.0

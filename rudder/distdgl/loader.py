@@ -22,7 +22,7 @@ from rudder.observation import Facts, Task
 from rudder.plugins import PluginFile
 from rudder.registries import POLICIES
 from rudder.result import MinibatchRow, minibatch_table
-from rudder.scenario import Mode, Scenario
+from rudder.scenario import Fill, Mode, Scenario
 from rudder.spec import Spec
 from rudder.steering import Tally, resolve, steer
 
@@ -85,7 +85,7 @@ class DistNodeDataLoader:
         controller: str | Spec | Mapping[str, Any] = "always",
         policy: str = "score",
         buffer: float | int = 0.25,
-        fill: str = "degree",
+        fill: Fill = "degree",
         prefetch_depth: int = 2,
         mode: Mode = "async",
         epochs: int | None = None,
