@@ -189,7 +189,7 @@ def _append(rec: Ids, chains: Ids, c: int, r: int) -> None:
 @_jit
 def _link(rec: Ids, chains: Ids, bucket: int, r: int) -> None:
     c = 2 * bucket
-    fits = chains[c + 1, COUNT] == 0 and (chains[c, COUNT] == 0 or _before(rec, chains[c, TAIL], r))
+    fits = chains[c, COUNT] == 0 or _before(rec, chains[c, TAIL], r)
     _append(rec, chains, c if fits else c + 1, r)
 
 

@@ -19,14 +19,21 @@ def _records(rows: int) -> Ids:
     return raw[start : start + rows * _LINE].view(np.int64).reshape(rows, _WIDTH)
 
 
+def _slots_for(rows: int) -> int:
+    """Size of a table for so many records: a power of two, at most half full."""
+    return 1 << (2 * rows - 1).bit_length()
+
+
 class Records:
     """Records, id map and state of a ledger; grows by doubling with the remote nodes seen."""
 
     def __init__(self, capacity: int) -> None:
-        rows = max(2 * capacity, 1024)
+        # Memory that is never touched is never taken: with a buffer of a quarter of the halo, the
+        # usual size, the records of all halo nodes fit without growing.
+        rows = max(4 * capacity, 1024)
         self.rec = _records(rows)
         self.val: Floats = self.rec.view(np.float64)
-        self.table: Ids = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+        self.table: Ids = np.zeros(_slots_for(rows), np.int64)
         self.state: Ids = np.zeros(kernels.SCALARS, np.int64)
 
     def reserve(self, new: int) -> None:
@@ -39,7 +46,7 @@ class Records:
         grown[:used] = self.rec[:used]
         self.rec = grown
         self.val = grown.view(np.float64)
-        self.table = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+        self.table = np.zeros(_slots_for(rows), np.int64)
         kernels.rehash(self.table, self.rec, used)
 
     def look_up(self, ids: Ids) -> Ids:
