@@ -67,7 +67,9 @@ def _read(stream: IO[str], requests: queue.SimpleQueue[str | None]) -> None:
     for line in stream:
         requests.put(line)
     requests.put(None)
-    threading.Timer(GRACE_S, os._exit, args=(0,)).start()
+    timer = threading.Timer(GRACE_S, os._exit, args=(0,))
+    timer.daemon = True  # a controller that closes in time need not wait for it
+    timer.start()
 
 
 if __name__ == "__main__":
