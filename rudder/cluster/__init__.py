@@ -7,7 +7,7 @@ file.
 
 from rudder.cluster.hosts import Cluster, Counters, Host, RoleProcess
 from rudder.cluster.local import LocalCluster
-from rudder.cluster.report import Report, report
+from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Deadline, Supervisor
 
@@ -21,5 +21,4 @@ __all__ = [
     "Role",
     "RoleProcess",
     "Supervisor",
-    "report",
 ]

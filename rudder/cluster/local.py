@@ -102,13 +102,14 @@ class LocalCluster(Cluster):
         preload: Sequence[str] = (),
         addresses: Sequence[str] | None = None,
     ) -> None:
+        if hosts < 1:
+            raise UsageError(f"a cluster of {hosts} hosts cannot run anything; ask for at least 1")
         network = _network(subnet)
         given = list(addresses) if addresses is not None else _first(network, hosts)
         if len(given) != hosts:
             raise UsageError(f"{hosts} hosts but {len(given)} addresses")
         for address in given:
-            if ipaddress.IPv4Address(address) not in network:
-                raise UsageError(f"address {address} is not in the subnet {subnet}")
+            _check_address(address, network)
         self.hosts = check_hosts([Host(k, f"host{k}", a) for k, a in enumerate(given)])
         self.preload = tuple(preload)
         self._rate = check_rate(rate)
@@ -380,6 +381,15 @@ def _network(subnet: str) -> ipaddress.IPv4Network:
         return ipaddress.IPv4Network(subnet)
     except ValueError as error:
         raise UsageError(f"subnet {subnet!r} is not an IPv4 network: {error}") from error
+
+
+def _check_address(address: str, network: ipaddress.IPv4Network) -> None:
+    try:
+        inside = ipaddress.IPv4Address(address) in network
+    except ValueError as error:
+        raise UsageError(f"address {address!r} is not an IPv4 address: {error}") from error
+    if not inside:
+        raise UsageError(f"address {address} is not in the subnet {network}")
 
 
 def _first(network: ipaddress.IPv4Network, hosts: int) -> list[str]:

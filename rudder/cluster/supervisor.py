@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedWriter
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from types import FrameType
 
@@ -50,7 +51,7 @@ class _Running:
     role: Role
     process: RoleProcess
     reader: ReportReader
-    log: BufferedWriter
+    log: FileIO
     phases: dict[str, float] = field(default_factory=dict)
     last_report: tuple[str, float] | None = None
     status: int | None = None
@@ -143,13 +144,15 @@ class _Job:
     def start(self) -> None:
         for role in self._roles:
             role.log.parent.mkdir(parents=True, exist_ok=True)
-            log = role.log.open("wb")
+            log = role.log.open("wb", buffering=0)
             try:
                 process = self._cluster.spawn(role)
             except BaseException:
                 log.close()
                 raise
-            self._running.append(_Running(role, process, ReportReader(log.write), log))
+            self._running.append(
+                _Running(role, process, ReportReader(partial(_write_all, log)), log)
+            )
         self._reading = threading.Thread(target=self._read, name="rudder-output", daemon=True)
         self._reading.start()
 
@@ -357,13 +360,17 @@ class _Job:
                             self._events.put((running, found))
                         if not data:
                             running.reader.close()
-                        running.log.flush()
                     except OSError as error:
                         self._events.put((running, error))
                         data = b""
                     if not data:
                         selector.unregister(key.fd)
                         self._events.put((running, None))
+
+
+def _write_all(log: FileIO, data: bytes) -> None:
+    while data:
+        data = data[log.write(data) :]
 
 
 def last_lines(log: Path, lines: int = _TAIL_LINES) -> list[str]:

@@ -136,6 +136,7 @@ class _World:
         try:
             make_mounts_private()
             mount_proc()
+            _silence_ipv6()
             for index in range(len(self._plan.names)):
                 self._start_host(index)
             if self._plan.preload:
