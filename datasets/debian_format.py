@@ -64,7 +64,7 @@ class PackageIndex:
 
 
 def save_index(index: PackageIndex, path: Path) -> None:
-    """Write the index; the same index gives the same bytes."""
+    """Write the index; the same index gives the same bytes (with the same liblzma)."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "version": np.array([FORMAT_VERSION]),
         "binaries": np.array([index.binaries]),
