@@ -59,21 +59,19 @@ def clean_edges(
         counts["self_loops_removed"] = int(kept.size - np.count_nonzero(kept))
         if counts["self_loops_removed"]:
             src, dst = src[kept], dst[kept]
-    # One int64 key per edge: nodes**2 stays below 2**63 for every graph with under 3e9 nodes.
-    keys = src * nodes + dst
-    if rules.drop_duplicates:
-        distinct = np.unique(keys)
-        counts["duplicates_removed"] = int(keys.size - distinct.size)
-        keys = distinct
-        src, dst = keys // nodes, keys % nodes
-    if rules.add_reverse:
-        missing = _absent(dst * nodes + src, keys if rules.drop_duplicates else np.unique(keys))
-        counts["reverse_edges_added"] = int(np.count_nonzero(missing))
-        if counts["reverse_edges_added"]:
-            src, dst = np.append(src, dst[missing]), np.append(dst, src[missing])
-            if rules.drop_duplicates:
-                keys = np.sort(src * nodes + dst)
-                src, dst = keys // nodes, keys % nodes
+    if rules.drop_duplicates or rules.add_reverse:
+        once = _pattern(src, dst, nodes)
+        back = once.T.tocsr()
+        if rules.drop_duplicates:
+            counts["duplicates_removed"] = int(src.size - once.nnz)
+            kept_edges = once + back if rules.add_reverse else once
+            src, dst = _ends(kept_edges)
+            added = kept_edges.nnz - once.nnz
+        else:
+            more_src, more_dst = _ends(back - back.multiply(once))
+            src, dst, added = np.append(src, more_src), np.append(dst, more_dst), more_src.size
+        if rules.add_reverse:
+            counts["reverse_edges_added"] = int(added)
     touched = np.zeros(nodes, dtype=np.bool_)
     touched[src] = touched[dst] = True
     counts["isolated_nodes"] = int(nodes - np.count_nonzero(touched))
@@ -124,7 +122,8 @@ def clean_labels(raw: npt.NDArray[Any], where: str, classes: int | None = None) 
         multi = np.where(labelled[:, None], raw, 0).astype(np.float32)
         return Labels(multi, labelled, raw.shape[1], _label_counts(~labelled, labelled))
     filled = np.where(nan, -1, raw)
-    values = filled.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # what does not fit differs below and is refused
+        values = filled.astype(np.int64)
     broken = np.flatnonzero(values != filled)
     if broken.size:
         raise DatasetError(
@@ -146,14 +145,22 @@ def _label_counts(nan: Bools, labelled: Bools) -> dict[str, int]:
     }
 
 
-def _absent(wanted: Int64s, ascending: Int64s) -> Bools:
-    """Which of ``wanted`` are not in ``ascending``."""
-    if not ascending.size:
-        return np.ones(wanted.size, dtype=np.bool_)
-    at = np.searchsorted(ascending, wanted)
-    at[at == ascending.size] = 0
-    absent: Bools = ascending[at] != wanted
-    return absent
+def _pattern(src: Int64s, dst: Int64s, nodes: int) -> Any:
+    """A sparse 1 per distinct edge: a counting sort, several times faster than sorting keys."""
+    from scipy.sparse import coo_matrix
+
+    pattern = coo_matrix((np.ones(src.size, np.int8), (src, dst)), shape=(nodes, nodes)).tocsr()
+    pattern.sum_duplicates()
+    pattern.data[:] = 1
+    return pattern
+
+
+def _ends(pattern: Any) -> tuple[Int64s, Int64s]:
+    """Sources and destinations of the nonzero entries, sorted by source, then destination."""
+    pattern.eliminate_zeros()
+    pattern.sort_indices()
+    src = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+    return src, pattern.indices.astype(np.int64)
 
 
 def _check_ends(src: npt.NDArray[Any], dst: npt.NDArray[Any], nodes: int, where: str) -> None:
