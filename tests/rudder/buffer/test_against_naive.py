@@ -60,7 +60,7 @@ class Naive:
 
     def minibatch(self, nodes: list[int], share: float | None) -> dict[str, Any]:
         self.step += 1
-        hits = [n for n in nodes if n in self.scores]
+        hits = {n for n in nodes if n in self.scores}
         misses = [n for n in nodes if n not in self.scores]
         massive = self.kind == "massivegnn"
         decay = 1 - self.alpha if massive else 0.95
@@ -153,8 +153,54 @@ def decide(share: float | None) -> Decision | None:
 
 @pytest.mark.parametrize("spec", POLICY_SPECS)
 @given(case=access())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_buffer_equals_naive_model(spec: str, case: dict[str, Any]) -> None:
+    compare(spec, case)
+
+
+def large_case(seed: int) -> dict[str, Any]:
+    """Thousands of nodes in few buckets, then small minibatches with small shares.
+
+    So a choice has to find the order within buckets that are far larger than the work at hand.
+    """
+    rng = np.random.default_rng(seed)
+    nodes, capacity = 4000, 1500
+    base = 2**31 - 2000
+
+    def some(size: int) -> list[int]:
+        return sorted((base + rng.choice(nodes, size, replace=False)).tolist())
+
+    minibatches: list[tuple[list[int], float | None]] = [(some(2500), None) for _ in range(4)]
+    minibatches += [([], None)] * 4
+    for _ in range(3):
+        minibatches.append((some(5), float(rng.uniform(0, 0.05))))
+        minibatches += [(some(int(rng.integers(0, 8))), 0.003) for _ in range(25)]
+        minibatches += [(some(1500), 0.4)]
+    # Long after, a few old candidates mix with many new ones of nearly the same count.
+    minibatches += [([], None)] * 80
+    minibatches += [(some(2500), None)]
+    minibatches += [(some(3), 0.004) for _ in range(20)]
+    fill = (base + rng.choice(nodes, capacity - 5, replace=False)).tolist()
+    return {"capacity": capacity, "fill": fill, "minibatches": minibatches}
+
+
+@pytest.mark.parametrize("spec", ["score", "score-published", "massivegnn:alpha=0.2,interval=2"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_large_buckets_are_chosen_from_in_order(spec: str, seed: int) -> None:
+    compare(spec, large_case(seed))
+
+
+def test_idle_for_thousands_of_minibatches() -> None:
+    # 0.95**3000 is about 1e-67: still exact, still in order.
+    steps: list[tuple[list[int], float | None]] = [([1, 2, 3], None), ([2, 9], None)]
+    steps += [([], None)] * 3000
+    steps += [([2, 5, 9], 0.5), ([1], 1.0), ([], 1.0)]
+    compare("score", {"capacity": 3, "fill": [1, 2], "minibatches": steps})
+    compare("score-published", {"capacity": 3, "fill": [1, 2], "minibatches": steps})
+
+
+def compare(spec: str, case: dict[str, Any]) -> None:
+    """Run a case through both, and compare all that can be seen after each minibatch."""
     policy: Policy = POLICIES.build(spec)
     buffer = PersistentBuffer(case["capacity"], WIDTH, policy)
     model = naive(spec, case["capacity"])

@@ -1,0 +1,209 @@
+"""The buffer beside its policies: what it refuses, rows, state, compilation, imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rudder.buffer import PersistentBuffer, kernels, warm
+from rudder.decision import Decision
+from rudder.errors import BufferUseError
+from rudder.registries import POLICIES
+
+REPLACE = Decision(replace=True)
+
+
+def make(capacity: int = 4, width: int = 2, spec: str = "score", **kwargs: Any) -> PersistentBuffer:
+    return PersistentBuffer(capacity, width, POLICIES.build(spec), **kwargs)
+
+
+def rows(ids: np.ndarray, width: int = 2, dtype: str = "float32") -> np.ndarray:
+    return (ids[:, None] * 10 + np.arange(width)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize("width", [1, 3, 100])
+def test_rows_come_back_bit_by_bit(dtype: str, width: int) -> None:
+    rng = np.random.default_rng(1)
+    features = rng.integers(0, 256, (50, width * np.dtype(dtype).itemsize), np.uint8).view(dtype)
+    buffer = make(10, width, dtype=dtype)
+    buffer.fill(np.arange(10), features[:10])
+    for _ in range(30):
+        ids = np.unique(rng.integers(0, 50, 12))
+        plan = buffer.plan(ids, REPLACE)
+        out = np.zeros((len(ids), width), dtype)
+        buffer.commit(plan, features[plan.pull], out, np.arange(len(ids)))
+        assert out.tobytes() == features[ids].tobytes()
+        assert buffer.rows().tobytes() == features[buffer.ids()].tobytes()
+
+
+def test_writes_into_memory_of_a_tensor() -> None:
+    buffer = make()
+    ids = np.array([3, 8, 2**31 + 5, 2**40])
+    buffer.fill(ids[1:3], rows(ids[1:3]))
+    out = torch.full((6, 2), -1.0)
+    plan = buffer.plan(ids)
+    assert plan.pull.tolist() == [3, 2**40]
+    pulled = torch.from_numpy(rows(plan.pull))
+    buffer.commit(plan, pulled.numpy(), out.numpy(), np.array([5, 0, 2, 4]))
+    assert (out[[5, 0, 2, 4]].numpy() == rows(ids)).all()
+    assert (out[[1, 3]] == -1).all()
+
+
+def test_a_victim_that_is_read_in_its_last_minibatch_serves_its_own_row() -> None:
+    # Under massivegnn an access leaves the score as it is: node 1, idle for 2 minibatches (.25,
+    # below .5), is read in minibatch 3 and replaced in it. Its row goes out before it goes.
+    buffer = make(1, 2, "massivegnn:alpha=0.5,interval=1")
+    buffer.fill(np.array([1]), rows(np.array([1])))
+    for _ in range(2):
+        buffer.commit(
+            buffer.plan(np.array([], np.int64)),
+            np.empty((0, 2), np.float32),
+            np.empty((0, 2), np.float32),
+            np.array([], np.int64),
+        )
+    plan = buffer.plan(np.array([1, 2]), REPLACE)
+    assert (plan.hits, plan.misses, plan.replaced) == (1, 1, 1)
+    out = np.zeros((2, 2), np.float32)
+    buffer.commit(plan, rows(plan.pull), out, np.array([0, 1]))
+    assert out.tolist() == rows(np.array([1, 2])).tolist()
+    assert buffer.ids().tolist() == [2]
+    assert buffer.rows().tolist() == rows(np.array([2])).tolist()
+
+
+def test_read_only_and_strided_arrays_are_taken() -> None:
+    buffer = make()
+    buffer.fill(np.arange(8)[::2], rows(np.arange(8))[::2])
+    ids = np.arange(20)[::5]
+    ids.flags.writeable = False
+    plan = buffer.plan(ids)
+    out = np.zeros((4, 2), np.float32)
+    buffer.commit(plan, rows(np.arange(20))[plan.pull], out, np.arange(8)[::2] // 2)
+    assert (out == rows(ids)).all()
+
+
+@pytest.mark.parametrize("ids", [[3, 2], [2, 2], [-1, 2], [-(2**40)]])
+def test_ids_out_of_order_are_refused_and_change_nothing(ids: list[int]) -> None:
+    buffer = make(width=0)
+    with pytest.raises(BufferUseError, match="distinct, ascending"):
+        buffer.plan(np.array(ids), REPLACE)
+    assert buffer.plan(np.array([5])).misses == 1
+
+
+@pytest.mark.parametrize("ids", [np.array([1.0]), np.array([[1]])])
+def test_ids_of_another_kind_are_refused(ids: np.ndarray) -> None:
+    with pytest.raises(BufferUseError, match=r"must be int64 \[n\]"):
+        make().plan(ids)
+
+
+def test_fill_is_checked() -> None:
+    for ids, message in (
+        ([1, 1], "not distinct"),
+        ([1, 2, 3, 4, 5], "5 rows do not fit into 4 slots"),
+        ([-4], "found -4"),
+    ):
+        with pytest.raises(BufferUseError, match=message):
+            make(width=0).fill(np.array(ids))
+    with pytest.raises(BufferUseError, match="needs rows of the fill"):
+        make().fill(np.array([1]))
+    with pytest.raises(BufferUseError, match=r"float32 \[1, 2\], found float32 \[2, 2\]"):
+        make().fill(np.array([1]), rows(np.array([1, 2])))
+    with pytest.raises(BufferUseError, match="found float64"):
+        make().fill(np.array([1]), rows(np.array([1]), dtype="float64"))
+    buffer = make(width=0)
+    buffer.commit(buffer.plan(np.array([1])))
+    with pytest.raises(BufferUseError, match="before its first minibatch"):
+        buffer.fill(np.array([1]))
+    with pytest.raises(BufferUseError, match="found -1"):
+        make(-1)
+
+
+def test_commit_is_checked() -> None:
+    buffer = make()
+    ids = np.array([1, 2])
+    plan = buffer.plan(ids)
+    good = rows(ids)
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        ((None, good, ids), "needs pulled"),
+        ((good[:1], good, ids), r"pulled must be float32 \[2, 2\], found float32 \[1, 2\]"),
+        ((good, None, ids), "needs out and at"),
+        ((good, good.T.copy().T, ids), "C order"),
+        ((good, good, ids[:1]), "1 positions for 2 remote nodes"),
+        ((good, good, ids), "outside the 2 of out"),
+        ((good, good.astype("float64"), ids), "found float64"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(BufferUseError, match=message):
+            buffer.commit(plan, *arguments)
+    with pytest.raises(BufferUseError, match="commit the last plan before the next"):
+        buffer.plan(ids)
+    with pytest.raises(BufferUseError, match="commit the last plan before the rows"):
+        buffer.rows()
+    buffer.commit(plan, good, good.copy(), np.array([0, 1]))
+    with pytest.raises(BufferUseError, match="only once"):
+        buffer.commit(plan, good, good.copy(), np.array([0, 1]))
+
+
+@pytest.mark.parametrize("spec", ["score", "score-published", "massivegnn", "degree"])
+def test_state_is_taken_over(spec: str) -> None:
+    rng = np.random.default_rng(2)
+    trace = [np.unique(rng.zipf(1.3, 30) % 200) for _ in range(80)]
+    first, second = make(20, 2, spec), make(20, 2, spec)
+    first.fill(np.arange(15), rows(np.arange(15)))
+
+    def run(buffer: PersistentBuffer, nodes: np.ndarray) -> list[Any]:
+        plan = buffer.plan(nodes, REPLACE if nodes[-1] % 3 else None)
+        out = np.zeros((len(nodes), 2), np.float32)
+        buffer.commit(plan, rows(plan.pull), out, np.arange(len(nodes)))
+        assert (out == rows(nodes)).all()
+        served = plan.pull[: plan.misses].tolist(), sorted(plan.pull[plan.misses :].tolist())
+        return [*served, plan.hits, plan.stale, plan.replaced, set(buffer.ids().tolist())]
+
+    for nodes in trace[:40]:
+        run(first, nodes)
+    state = first.state_dict()
+    assert all(isinstance(v, np.ndarray) and v.dtype != object for v in state.values())
+    second.load_state_dict(state)
+    assert second.filled == 15
+    for nodes in trace[40:]:
+        assert run(first, nodes) == run(second, nodes)
+    with pytest.raises(BufferUseError, match="20 slots of width 2, this one has 4"):
+        make().load_state_dict(state)
+
+
+def test_nothing_is_compiled_after_warm() -> None:
+    warm()
+    before = {
+        name: list(kernel.signatures)
+        for name, kernel in vars(kernels).items()
+        if hasattr(kernel, "signatures") and not name.startswith("_")  # those are inlined
+    }
+    assert all(before.values()), [name for name, found in before.items() if not found]
+    for spec in ("score", "score-published", "massivegnn", "degree"):
+        for width in (0, 5):
+            buffer = make(8, width, spec)
+            buffer.fill(np.arange(4), rows(np.arange(4), width) if width else None)
+            for step in range(4):
+                ids = np.arange(step, step + 2000)
+                plan = buffer.plan(ids, REPLACE)
+                pulled = rows(plan.pull, width)
+                pulled.flags.writeable = False
+                out = torch.zeros((len(ids), width)).numpy()
+                buffer.commit(plan, pulled, out, np.arange(len(ids), dtype=np.int32))
+            buffer.load_state_dict(buffer.state_dict())
+    after = {name: list(getattr(kernels, name).signatures) for name in before}
+    assert after == before
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, rudder.buffer, rudder.policies.base, rudder.policies.decayed\n"
+        "heavy = {'numba', 'torch', 'dgl', 'pyarrow', 'pandas', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
