@@ -111,7 +111,8 @@ def _shared_memory() -> Check:
 
 def _leftovers() -> Check:
     """Clusters whose launcher is gone. The kernel ends them with it, so none is expected."""
-    running, orphans = [], []
+    running: list[str] = []
+    orphans: list[str] = []
     launched_by_init = b"rudder" in Path("/proc/1/cmdline").read_bytes()  # in a small container
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 (Arrow's allocator starts one while it is loaded; pandas loads Arrow, and dgl pandas.)
 """
 
-_SECONDS_FOR_THREADS = 10.0
+_SECONDS_FOR_THREADS = 5.0
 """How long threads that an import started may take to end by themselves.
 
 (One library that dgl pulls in asks the network for newer versions, which fails at once here.)
