@@ -114,6 +114,9 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start it unless it runs; back when it answers."""
+        if self._process is not None:
+            return
         command = [
             sys.executable, "-I", "-m", "mlflow", "server", "--port", str(self.port),
             "--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db",

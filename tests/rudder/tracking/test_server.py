@@ -1,0 +1,242 @@
+"""A real MLflow server, that is there, goes away, comes back, or never was."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rudder.home import Home
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+from rudder.tracking import Tracker, commands
+from rudder.tracking.outbox import Package
+from rudder.tracking.sending import sync
+from rudder.tracking.store import Store, exclusive
+
+from .conftest import MakeResult, Server, free_port
+
+SECONDS = 15
+"""What an absent server may cost a run at most, generously for a busy machine."""
+
+
+@pytest.fixture
+def up(server: Server) -> Iterator[Server]:
+    """The server, running before and after the test."""
+    yield server
+    server.start()
+
+
+@pytest.fixture
+def remote(server: Server, home: Home) -> Any:
+    with Store(home, server.uri).session() as client:
+        return client
+
+
+def runs_of(client: Any, local_id: str) -> list[Any]:
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    return list(client.search_runs(experiments, f"tags.`rudder.local_id` = '{local_id}'"))
+
+
+def steps_of(client: Any, run_id: str, key: str = "minibatch/fetched") -> list[int]:
+    return sorted(metric.step for metric in client.get_metric_history(run_id, key))
+
+
+def kept_run(home: Home, uri: str, result: Any) -> str:
+    """A run that ended while nothing answered at ``uri``; its local id."""
+    with Tracker(home, uri).run(result.scenario, result.controller) as tracked:
+        assert tracked.run_id is None
+        tracked.finish(result)
+    return tracked.local_id
+
+
+def test_a_run_on_a_server(
+    server: Server,
+    home: Home,
+    remote: Any,
+    scenario: Scenario,
+    controller: Spec,
+    make_result: MakeResult,
+    tmp_path: Path,
+) -> None:
+    with Tracker(home, server.uri).run(scenario, controller) as tracked:
+        tracked.finish(make_result())
+    assert tracked.run_id is not None
+    assert tracked.problem is None
+    run = remote.get_run(tracked.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.data.params["controller.interval"] == "16"
+    assert steps_of(remote, tracked.run_id) == list(range(6))
+    assert {a.path for a in remote.list_artifacts(tracked.run_id)} == {
+        "scenario.json", "controller.json", "run.json", "minibatches.parquet", "decisions.jsonl",
+        "figures",
+    }  # fmt: skip
+    folder = remote.download_artifacts(tracked.run_id, "figures", str(tmp_path))
+    assert {p.name for p in Path(folder).iterdir()} == {
+        "hits_and_communication.png", "time_split.png",
+    }  # fmt: skip
+    experiment = remote.get_experiment(run.info.experiment_id)
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    assert not (home.root / "mlflow-artifacts").exists() or not list(
+        home.mlflow_artifacts.iterdir()
+    )
+
+
+def test_a_server_that_goes_away_fails_no_run_and_gets_it_later_once(
+    up: Server, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
+) -> None:
+    with Tracker(home, up.uri).run(scenario, controller) as tracked:
+        started_as = tracked.run_id
+        up.stop()
+        before = time.monotonic()
+        tracked.finish(make_result())
+        assert time.monotonic() - before < SECONDS
+    assert tracked.problem is not None
+    assert "no MLflow server answers" in tracked.problem
+
+    before = time.monotonic()
+    (row,) = sync(home)
+    assert time.monotonic() - before < SECONDS
+    assert row["sent"] is False
+    assert row["run_id"] is None
+    assert up.uri in row["reason"]
+
+    up.start()
+    (row,) = sync(home)
+    assert (row["sent"], row["run_id"], row["reason"]) == (True, started_as, None)
+    assert sync(home) == []
+    assert list(home.outbox.iterdir()) == []
+    with Store(home, up.uri).session() as client:
+        (run,) = runs_of(client, tracked.local_id)
+        assert run.info.run_id == started_as
+        assert run.info.status == "FINISHED"
+        assert steps_of(client, run.info.run_id) == list(range(6))
+
+
+def test_a_server_that_never_was(
+    home: Home,
+    server: Server,
+    remote: Any,
+    make_result: MakeResult,
+) -> None:
+    absent = f"http://127.0.0.1:{free_port()}"
+    before = time.monotonic()
+    local_id = kept_run(home, absent, make_result())
+    assert time.monotonic() - before < SECONDS
+    record = json.loads((home.outbox / local_id / "record.json").read_text())
+    (row,) = sync(home, server.uri)
+    assert row["sent"] is True
+    (run,) = runs_of(remote, local_id)
+    assert run.info.start_time == record["start_ms"]
+    assert run.info.end_time == record["end_ms"]
+    assert run.info.run_name == "sbm:nodes=500 fixed:interval=16"
+
+
+def test_a_host_that_swallows_everything_costs_seconds(home: Home, make_result: MakeResult) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        before = time.monotonic()
+        kept_run(home, f"http://127.0.0.1:{silent.getsockname()[1]}", make_result())
+        assert time.monotonic() - before < SECONDS
+
+
+@pytest.mark.parametrize("at", ["rudder.tracking.sending._log_tags", "discard"])
+def test_a_sync_that_dies_midway_is_repeated_without_duplicates(
+    server: Server,
+    home: Home,
+    remote: Any,
+    make_result: MakeResult,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    local_id = kept_run(home, f"http://127.0.0.1:{free_port()}", make_result())
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if at == "discard":
+            patch.setattr(Package, "discard", die)
+        else:
+            patch.setattr(at, die)
+        with pytest.raises(KeyboardInterrupt):
+            sync(home, server.uri)
+    (half,) = runs_of(remote, local_id)
+    (row,) = sync(home, server.uri)
+    assert row["run_id"] == half.info.run_id
+    (run,) = runs_of(remote, local_id)
+    assert run.info.status == "FINISHED"
+    assert steps_of(remote, run.info.run_id) == list(range(6))
+    assert len(remote.get_metric_history(run.info.run_id, "hits")) == 1
+
+
+def test_a_failed_run_is_sent_later_with_its_log(
+    server: Server, home: Home, remote: Any, scenario: Scenario, controller: Spec, tmp_path: Path
+) -> None:
+    (tmp_path / "server-2.log").write_text("out of memory\n")
+    tracked = Tracker(home, f"http://127.0.0.1:{free_port()}").run(scenario, controller)
+    with pytest.raises(RuntimeError), tracked:  # noqa: PT012
+        tracked.attach_logs(tmp_path)
+        raise RuntimeError("host 2 died")
+    (tmp_path / "server-2.log").unlink()
+    (row,) = sync(home, server.uri)
+    run = remote.get_run(row["run_id"])
+    assert run.info.status == "FAILED"
+    assert run.data.tags["rudder.error"] == "RuntimeError: host 2 died"
+    log = remote.download_artifacts(row["run_id"], "logs/server-2.log", str(tmp_path))
+    assert Path(log).read_text() == "out of memory\n"
+
+
+def test_two_syncs_at_once_send_a_run_once(
+    server: Server, home: Home, remote: Any, make_result: MakeResult
+) -> None:
+    local_id = kept_run(home, f"http://127.0.0.1:{free_port()}", make_result())
+    folder = home.outbox / local_id
+    child = os.fork()
+    if not child:
+        rows = sync(home, server.uri)
+        os._exit(0 if all(row["sent"] for row in rows) else 1)
+    rows = sync(home, server.uri)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert all(row["sent"] for row in rows)
+    assert len(runs_of(remote, local_id)) == 1
+    assert not folder.exists()
+
+
+def test_the_sync_command(
+    home: Home, server: Server, make_result: MakeResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    local_id = kept_run(home, f"http://127.0.0.1:{free_port()}", make_result())
+    assert commands.sync(home=home.root, as_json=True) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["sent"]) == (local_id, False)
+    assert commands.sync(server.uri, home=home.root) == 0
+    assert "sbm:nodes=500 fixed:interval=16" in capsys.readouterr().out
+    assert commands.sync(home=home.root, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert commands.sync(home=home.root) == 0
+    assert "Nothing to send" in capsys.readouterr().err
+
+
+def test_a_damaged_record_is_named(home: Home, cli: Any) -> None:
+    folder = home.outbox / "broken"
+    folder.mkdir()
+    (folder / "record.json").write_text("{}")
+    done = cli("sync", "--home", home.root)
+    assert done.code == 1
+    assert str(folder / "record.json") in done.err
+
+
+def test_a_held_lock_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rudder.tracking.store.LOCK_TIMEOUT_S", 0.1)
+    with (
+        exclusive(tmp_path / "lock"),
+        pytest.raises(Exception, match="another process has held"),
+        exclusive(tmp_path / "lock"),
+    ):
+        pass
