@@ -150,29 +150,32 @@ def _single_feature_accuracies(graph: Graph, bins: int = 64) -> np.ndarray:
     return np.array(found)
 
 
-def _graphsage_accuracy(graph: Graph, epochs: int) -> float:
-    """Test accuracy of a two-layer GraphSAGE (mean) trained on the whole graph at once."""
-    import dgl
+def _two_hop_accuracy(graph: Graph) -> float:
+    """Test accuracy of a linear model on features averaged over no, one and two hops: what a
+    two-layer GraphSAGE (mean) sees, without its non-linearity, in a fraction of the time."""
+    import scipy.sparse
     import torch
-    from dgl.nn import SAGEConv
 
-    torch.manual_seed(0)
-    whole = dgl.graph((torch.from_numpy(graph.src), torch.from_numpy(graph.dst)),
-                      num_nodes=graph.nodes)  # fmt: skip
-    features, labels = torch.from_numpy(graph.features), torch.from_numpy(graph.labels)
+    ones = np.ones(graph.edges, np.float32)
+    adjacency = scipy.sparse.csr_matrix((ones, (graph.dst, graph.src)), [graph.nodes] * 2)
+    degree = np.maximum(np.bincount(graph.dst, minlength=graph.nodes), 1)[:, None]
+    hops = [graph.features]
+    for _ in range(2):
+        hops.append((adjacency @ hops[-1] / degree).astype(np.float32))
+    inputs = torch.from_numpy(np.hstack(hops))
+    inputs = (inputs - inputs.mean(0)) / (inputs.std(0) + 1e-6)
     train = torch.from_numpy(graph.train)
-    first, second = SAGEConv(FEATURES, 64, "mean"), SAGEConv(64, graph.classes, "mean")
-    weights = [*first.parameters(), *second.parameters()]
-    optimiser = torch.optim.Adam(weights, lr=0.05)
-    scores = torch.empty(0)
-    for _ in range(epochs):
-        scores = second(whole, torch.relu(first(whole, features)))
-        loss = torch.nn.functional.cross_entropy(scores[train], labels[train])
+    seen, labels = inputs[train], torch.from_numpy(graph.labels)[train]
+    torch.manual_seed(0)
+    model = torch.nn.Linear(inputs.shape[1], graph.classes)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(model(seen), labels)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    guess = scores.argmax(dim=1).numpy()
-    return float((guess == graph.labels)[graph.test].mean())
+    guess = model(inputs[torch.from_numpy(graph.test)]).argmax(dim=1).numpy()
+    return float((guess == graph.labels[graph.test]).mean())
 
 
 def test_the_graph_tells_more_than_any_single_feature(
@@ -181,14 +184,14 @@ def test_the_graph_tells_more_than_any_single_feature(
     single = _single_feature_accuracies(bundled)
     majority = np.bincount(bundled.labels[bundled.train]).argmax()
     always = float((bundled.labels[bundled.test] == majority).mean())
-    trained = _graphsage_accuracy(bundled, epochs=20)
+    trained = _two_hop_accuracy(bundled)
     with capsys.disabled():
         print(
             f"\ndebian: best single feature is {single.argmax()} with accuracy {single.max():.3f}; "
-            f"majority {always:.3f}, GraphSAGE {trained:.3f}"
+            f"majority {always:.3f}, two hops {trained:.3f}"
         )
     record_property("best_single_feature_accuracy", single.max())
-    record_property("graphsage_accuracy", trained)
+    record_property("two_hop_accuracy", trained)
     assert always < single.max() < 0.4
     assert trained > single.max() + 0.25
 

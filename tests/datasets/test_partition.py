@@ -276,8 +276,8 @@ def test_more_parts_than_nodes_is_wrong_use(tmp_path: Path) -> None:
 def test_too_little_memory_is_refused_with_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_module, "available_memory", lambda: 100_000)
-    with pytest.raises(PartitionError, match=r"needs about 0\.00 GB .* 0\.00 GB are available"):
+    monkeypatch.setattr(partition_module, "available_memory", lambda: 100_000_000)
+    with pytest.raises(PartitionError, match=r"needs about 0\.60 GB .* 0\.10 GB are available"):
         MetisPartitioner().partition(make_graph(), "toy", 4, 0, tmp_path, silent)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
