@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,36 +32,57 @@ class Traces:
         """Of all marked processes except this one."""
         needle = f"{self.VARIABLE}={self.mark}".encode()
         found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
+        for pid in _all_pids():
             try:
-                if needle in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
+                if needle in Path(f"/proc/{pid}/environ").read_bytes() and pid != os.getpid():
+                    found.append(pid)
             except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
         return sorted(found)
 
-    def namespaces(self) -> set[str]:
+    def namespaces(self) -> Namespaces:
         """Network, mount, pid and user namespaces of the marked processes, without this one's."""
-        return _namespaces(self.pids()) - _namespaces([os.getpid()])
+        names = _namespaces(self.pids()) - _namespaces([os.getpid()])
+        return Namespaces(frozenset(names), time.clock_gettime(time.CLOCK_BOOTTIME))
 
-    def assert_gone(self, namespaces: set[str], seconds: float = 5.0) -> None:
+    def assert_gone(self, namespaces: Namespaces | None = None, seconds: float = 5.0) -> None:
         """No marked process is left, and nobody is in those namespaces any more."""
+        users = namespaces.users if namespaces is not None else list
         deadline = time.monotonic() + seconds
-        while (self.pids() or self._users(namespaces)) and time.monotonic() < deadline:
+        while (self.pids() or users()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert self.pids() == []
-        assert self._users(namespaces) == set()
-
-    @staticmethod
-    def _users(namespaces: set[str]) -> set[str]:
-        return namespaces & _namespaces(int(p) for p in os.listdir("/proc") if p.isdigit())
+        assert users() == []
 
 
-def _namespaces(pids: object) -> set[str]:
+@dataclass(frozen=True)
+class Namespaces:
+    """Names of namespaces as seen at a time (seconds since boot)."""
+
+    names: frozenset[str]
+    seen: float
+
+    def users(self) -> list[int]:
+        """Processes in them that are as old; younger ones are others' under a name used again."""
+        return [p for p in _all_pids() if self.names & _namespaces([p]) and _born(p) <= self.seen]
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _born(pid: int) -> float:
+    """Seconds since boot; infinite if it has ended meanwhile."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return float("inf")
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _namespaces(pids: Iterable[int]) -> set[str]:
     found = set()
-    for pid in pids:  # type: ignore[attr-defined]
+    for pid in pids:
         for kind in ("net", "mnt", "pid", "user"):
             try:
                 found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
@@ -75,4 +97,4 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traces]:
     made = Traces()
     monkeypatch.setenv(made.VARIABLE, made.mark)
     yield made
-    made.assert_gone(set())
+    made.assert_gone()

@@ -33,7 +33,7 @@ class Launcher:
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "up\n", self.process.communicate()[1]
-        self.namespaces: set[str] = traces.namespaces()
+        self.namespaces = traces.namespaces()
         self.start = time.monotonic()
 
     def end(self, seconds: float = IN_TIME) -> str:
