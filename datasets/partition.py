@@ -119,7 +119,7 @@ class CachedPartitioner(Partitioner):
         Measured on R-MAT-like graphs of 2 and 4 million edges: METIS 560 MB and 125 bytes per edge,
         writing 440 MB and 55 bytes per edge; the estimate lies above both.
         """
-        row = graph.features.itemsize * graph.features.shape[1] + 8 * (1 + graph.labels.ndim)
+        row = graph.features[:1].nbytes + graph.labels[:1].nbytes
         writing = 64 * graph.edges + 100 * graph.edges / parts + 2 * row * graph.nodes / parts
         return int(_LIBRARIES + 64 * graph.nodes + max(self.bytes_per_edge * graph.edges, writing))
 

@@ -91,9 +91,12 @@ class Graph:
     def digest(self) -> str:
         """SHA-256 over every array, 16 hex digits: equal graphs, equal digest."""
         sha = hashlib.sha256()
-        for array in (
+        arrays: list[npt.NDArray[Any]] = [
             self.src, self.dst, self.features, self.labels, self.train, self.val, self.test
-        ):  # fmt: skip
+        ]  # fmt: skip
+        if self.node_ids is not None:
+            arrays.append(self.node_ids)
+        for array in arrays:
             sha.update(f"{array.dtype}{array.shape}".encode())
             sha.update(np.ascontiguousarray(array).data)
         return sha.hexdigest()[:16]

@@ -18,6 +18,7 @@ from rudder.errors import PartitionError
 SCHEMA_VERSION = 1
 FACTS_FILE = "rudder.json"
 DEGREE_FILE = "degree.npy"
+NODE_IDS_FILE = "node_ids.npy"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Partition:
     ``rudder.json`` (these facts), ``degree.npy`` (int32 ``[N]``: out-degree of each node in the
     whole graph: in how many neighbourhoods it lies), ``part<p>/halo.npy`` (int64, ascending: the
     remote nodes one hop from part ``p``, against the edges, as sampling goes) and
-    ``assignment.npy`` (int32 ``[N]`` by original id).
+    ``assignment.npy`` (int32 ``[N]`` by original id). A graph whose files number its nodes in
+    another way than 0..N-1 has ``node_ids.npy`` too (int64 ``[N]``: that number by original id).
 
     Attributes:
         folder: where it lies.

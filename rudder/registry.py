@@ -11,8 +11,11 @@ import difflib
 import fnmatch
 import importlib
 import inspect
+import json
 import keyword
 import sys
+import types
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,10 +222,12 @@ class Registry:
         return resolved
 
     def check_params(self, spec: Spec, target: Any, context: Mapping[str, Any]) -> None:
-        """Check the names of a spec's parameters against what ``target`` takes.
+        """Check the names and types of a spec's parameters against what ``target`` takes.
+
+        Types are checked where the annotation is made of int, float, bool, str and None.
 
         Raises:
-            SpecError: names the parameter that is unknown or missing.
+            SpecError: names the parameter that is unknown, missing or of another type.
         """
         signature = inspect.signature(target)
         takes = [
@@ -251,6 +256,15 @@ class Registry:
                 f"{self.kind} {spec.name!r} needs {', '.join(missing)}; "
                 f"write {spec.name}:{missing[0]}=…"
             )
+        for key, kinds in _plain_kinds(target).items():
+            value = spec.params.get(_written(key))
+            fits = type(value) in kinds or (type(value) is int and float in kinds)
+            if _written(key) in spec.params and not fits:
+                wanted = " or ".join(_KINDS[kind] for kind in _KINDS if kind in kinds)
+                raise SpecError(
+                    f"{self.kind} {str(spec)!r}: {_written(key)} must be {wanted}, found "
+                    f"{json.dumps(value)}"
+                )
 
     def _load(self) -> None:
         if self._loader is not None:
@@ -261,6 +275,30 @@ def _written(parameter: str) -> str:
     """What users write for a parameter: ``from_`` is ``from``."""
     bare = parameter.removesuffix("_")
     return bare if keyword.iskeyword(bare) else parameter
+
+
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text (in quotes if it looks like something else)",
+    type(None): "null",
+}
+
+
+def _plain_kinds(target: Any) -> dict[str, frozenset[type]]:
+    """The types that each parameter takes, for parameters that take plain types only."""
+    function = target.__init__ if inspect.isclass(target) else target
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):  # annotations that only a type checker can resolve
+        return {}
+    kinds = {
+        name: frozenset(typing.get_args(hint) or (hint,))
+        for name, hint in hints.items()
+        if name != "return" and typing.get_origin(hint) in (None, typing.Union, types.UnionType)
+    }
+    return {name: found for name, found in kinds.items() if found <= set(_KINDS)}
 
 
 def _attribute(target: str) -> Any:

@@ -16,6 +16,7 @@ from rudder_datasets.custom import custom
 
 from rudder.dataset import Graph
 from rudder.errors import DatasetError, MissingPathError, SpecError, UsageError
+from rudder.partition import NODE_IDS_FILE, ensure_partition
 from rudder.registries import DATASETS
 
 Write = Callable[[str, "str | bytes"], Path]
@@ -203,6 +204,13 @@ def test_sparse_features_and_the_name(write: Write, tmp_path: Path) -> None:
                    features=str(tmp_path / "x.npz"))  # fmt: skip
     assert graph.features.tolist() == np.eye(3).tolist()
     assert graph.name == "my_graph"
+
+
+def test_a_partition_keeps_the_map(write: Write, tmp_path: Path) -> None:
+    ring = "".join(f"{i * 5} {(i + 1) % 60 * 5}\n" for i in range(60))
+    spec = f"custom:edges={write('g.txt', ring)}"
+    made = ensure_partition(spec, 2, "random", 0, tmp_path, lambda phase, share: None)
+    assert np.load(made.folder / NODE_IDS_FILE).tolist() == list(range(0, 300, 5))
 
 
 # --- wrong input -----------------------------------------------------------------------------

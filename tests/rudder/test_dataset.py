@@ -63,5 +63,9 @@ def test_the_digest_follows_the_content_and_nothing_else() -> None:
         changed = getattr(graph, field).copy()
         changed[0] = changed[0] + 1 if changed.dtype != bool else ~changed[0]
         assert dataclasses.replace(graph, **{field: changed}).digest() != graph.digest()
+    ids = np.arange(graph.nodes) * 10
+    numbered = dataclasses.replace(graph, node_ids=ids)
+    assert numbered.digest() != graph.digest()
+    assert numbered.digest() != dataclasses.replace(graph, node_ids=ids + 1).digest()
     # The layout in memory is no content.
     assert small(features=np.asfortranarray(graph.features)).digest() == graph.digest()

@@ -200,3 +200,33 @@ def test_listing_by_pattern_runs_the_loader_first(registry: Registry) -> None:
     assert registry.names("b*") == ["b-late"]
     assert [entry.name for entry in registry] == ["a", "b-late"]
     assert calls == [1]
+
+
+def make_typed(
+    count: int = 1, share: float = 0.5, on: bool = True, path: str | None = None, free: object = 0
+) -> Sized:
+    return Sized(count)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ("count=1.5", "count must be a whole number, found 1.5"),
+        ("count=true", "count must be a whole number, found true"),
+        ("share=abc", 'share must be a number, found "abc"'),
+        ("on=no", 'on must be true or false, found "no"'),
+        ("path=3", "path must be text .* or null, found 3"),
+        ("count=null", "count must be a whole number, found null"),
+    ],
+)
+def test_a_parameter_of_another_type_is_refused(
+    monkeypatch: pytest.MonkeyPatch, params: str, says: str
+) -> None:
+    found = ModuleType("typed_targets")
+    found.make_typed = make_typed  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "typed_targets", found)
+    registry = Registry("gadget")
+    registry.register("typed", "typed_targets:make_typed")
+    assert registry.build("typed:count=2,share=1,on=false,path=null,free=[1]").size == 2
+    with pytest.raises(SpecError, match=f"gadget 'typed:{params}': {says}"):
+        registry.build(f"typed:{params}")
