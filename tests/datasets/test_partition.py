@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -247,10 +247,14 @@ def test_a_damaged_partition_is_made_again(
 
 def test_changed_content_parts_and_method_get_partitions_of_their_own(tmp_path: Path) -> None:
     folders = {
-        partitioner.partition(graph, "toy", parts, 0, tmp_path, silent).folder
+        partitioner.partition(graph, "toy", parts, seed, tmp_path, silent).folder
+        for partitioner, parts, seed in (
+            (MetisPartitioner(), 1, 0),
+            (RandomPartitioner(), 1, 0),
+            (RandomPartitioner(), 2, 0),
+            (RandomPartitioner(), 2, 1),
+        )
         for graph in (make_graph(), make_graph(seed=1))
-        for parts in (1, 2)
-        for partitioner in (RandomPartitioner(), MetisPartitioner())
     }
     assert len(folders) == 8
 
@@ -318,25 +322,18 @@ def test_one_part_owns_everything(tmp_path: Path) -> None:
     assert loaded(partition, 0)[0].num_edges() == EDGES
 
 
-def _partition_in_process(cache: Path, results: Any) -> None:
-    made = MetisPartitioner().partition(make_graph(), "toy", 4, 0, cache, silent)
-    results.put((made.digest, str(made.folder)))
-
-
-def test_two_processes_at_once_get_the_same_partition(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    processes = [
-        context.Process(target=_partition_in_process, args=(tmp_path, results)) for _ in range(2)
-    ]
-    for process in processes:
-        process.start()
-    found = [results.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join(timeout=60)
-        assert process.exitcode == 0
-    assert found[0] == found[1]
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [Path(found[0][1]).name]
+def test_two_processes_at_once_get_the_same_partition(
+    cli: Any, ring_plugin: Path, tmp_path: Path
+) -> None:
+    arguments = ("partition", "ring", "--parts", "3", "--plugin", ring_plugin, "--json")
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(cli, *arguments, timeout=240) for _ in range(2)]
+        done = [run.result() for run in runs]
+    assert [(run.code, run.err) for run in done] == [(0, "")] * 2
+    one, two = (json.loads(run.out) for run in done)
+    assert one == two
+    folders = [path for path in Path(one["folder"]).parent.iterdir() if path.is_dir()]
+    assert folders == [Path(one["folder"])]
 
 
 def test_a_killed_process_leaves_nothing_that_counts_and_no_child(tmp_path: Path) -> None:
@@ -418,8 +415,33 @@ def test_sampler_draws_distinct_in_neighbours() -> None:
     assert in_edges.input_nodes(seeds, (-1, -1), rng).tolist() == sorted(two)
 
 
-def test_command_prints_facts_and_json(cli: Any, tmp_path: Path) -> None:
-    plugin = tmp_path / "toy.py"
+def test_command_prints_facts_and_json(cli: Any, ring_plugin: Path) -> None:
+    def run(graph: str, *more: str) -> Any:
+        return cli("partition", graph, "--plugin", ring_plugin, *more, timeout=240)
+
+    done = run("ring:size=90", "--parts", "3", "--method", "random", "--json")
+    assert (done.code, done.err) == (0, "")
+    facts = json.loads(done.out)
+    assert facts["graph"] == "ring:size=90"
+    assert facts["part_edges"] == facts["part_nodes"]
+    assert sum(facts["part_train"]) == 30
+    assert Path(facts["folder"], "rudder.json").is_file()
+    done = run("ring:size=90", "--parts", "3", "--method", "random")
+    assert done.code == 0
+    for word in ("edge cut", "beyond halo", facts["digest"], facts["folder"]):
+        assert word in done.out
+    done = run("ring:size=2", "--parts", "3")
+    assert done.code == 2
+    assert "ask for fewer parts" in done.err
+    done = run("ring", "--method", "metiss")
+    assert done.code == 2
+    assert "did you mean 'metis'" in done.err
+
+
+@pytest.fixture
+def ring_plugin(tmp_path: Path) -> Path:
+    """A plug-in file with a dataset ``ring:size=60``."""
+    plugin = tmp_path / "ring_plugin.py"
     plugin.write_text(
         "import numpy as np\n"
         "from rudder.dataset import Graph\n"
@@ -431,20 +453,4 @@ def test_command_prints_facts_and_json(cli: Any, tmp_path: Path) -> None:
         "                 ids % 2, mask == 0, mask == 1, mask == 2, 2)\n"
         "DATASETS.register('ring', ring)\n"
     )
-    done = cli("partition", "ring:size=90", "--parts", "3", "--plugin", plugin, "--json")
-    assert (done.code, done.err) == (0, "")
-    facts = json.loads(done.out)
-    assert facts["graph"] == "ring:size=90"
-    assert facts["part_edges"] == facts["part_nodes"]
-    assert sum(facts["part_train"]) == 30
-    assert Path(facts["folder"], "rudder.json").is_file()
-    done = cli("partition", "ring:size=90", "--parts", "3", "--plugin", plugin)
-    assert done.code == 0
-    for word in ("edge cut", "beyond halo", facts["digest"], facts["folder"]):
-        assert word in done.out
-    done = cli("partition", "ring:size=2", "--parts", "3", "--plugin", plugin)
-    assert done.code == 2
-    assert "ask for fewer parts" in done.err
-    done = cli("partition", "ring", "--method", "metiss", "--plugin", plugin)
-    assert done.code == 2
-    assert "did you mean 'metis'" in done.err
+    return plugin
