@@ -11,7 +11,6 @@ import difflib
 import fnmatch
 import importlib
 import inspect
-import json
 import keyword
 import sys
 import types
@@ -262,8 +261,7 @@ class Registry:
             if _written(key) in spec.params and not fits:
                 wanted = " or ".join(_KINDS[kind] for kind in _KINDS if kind in kinds)
                 raise SpecError(
-                    f"{self.kind} {str(spec)!r}: {_written(key)} must be {wanted}, found "
-                    f"{json.dumps(value)}"
+                    f"{self.kind} {str(spec)!r}: {_written(key)} must be {wanted}, found {value!r}"
                 )
 
     def _load(self) -> None:
