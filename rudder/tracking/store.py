@@ -10,6 +10,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,8 +87,10 @@ class Store:
         from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
         from sqlalchemy.exc import SQLAlchemyError
 
-        with self._alone():
+        with self._alone() as file:
             try:
+                if file is not None and not file.exists():
+                    _make_tables(file)
                 if self._client is None:
                     self._client = MlflowClient(tracking_uri=self.uri)
                 yield self._client
@@ -138,13 +141,26 @@ class Store:
             raise TrackingError(f"no MLflow server answers at {self.shown}: {reason}") from error
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[Path | None]:
+        """Hold the lock of an SQLite file and name the file; None for another kind of store."""
         path = self.uri.removeprefix("sqlite:///")
         if path == self.uri:
-            yield
+            yield None
             return
         with exclusive(Path(path + ".lock")):
-            yield
+            yield Path(path)
+
+
+def _make_tables(file: Path) -> None:
+    """A fresh store appears whole: making its tables takes seconds and does not survive a stop."""
+    from mlflow import MlflowClient
+
+    part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        MlflowClient(tracking_uri=f"sqlite:///{part}").search_experiments(max_results=1)
+        part.rename(file)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager

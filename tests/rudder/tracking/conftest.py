@@ -131,7 +131,7 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not self._answers():
             assert time.monotonic() < deadline, (self.folder / "server.log").read_text()
             assert self._process.poll() is None, (self.folder / "server.log").read_text()

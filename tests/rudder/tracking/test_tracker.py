@@ -6,8 +6,12 @@ import contextlib
 import json
 import logging
 import math
+import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +128,25 @@ def test_the_experiment_opens_on_its_runs(
         tracked.finish(make_result())
     experiment = client.get_experiment_by_name("rudder")
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_the_filters_that_the_readme_shows(
+    tracker: Tracker,
+    client: Any,
+    scenario: Scenario,
+    controller: Spec,
+    make_result: MakeResult,
+    repository: Path,
+) -> None:
+    text = (repository / "mlflow" / "README.md").read_text()
+    filters = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+    assert len(filters) == 5
+    shown = scenario.change(graph="debian", rate=100.0)
+    with tracker.run(shown, controller, {"rudder.engine": "distdgl"}) as tracked:
+        tracked.finish(make_result(hit_rate=0.75))
+    experiment = client.get_experiment_by_name("rudder").experiment_id
+    found = [len(client.search_runs([experiment], each)) for each in filters]
+    assert found == [1, 1, 1, 1, 0]  # the last asks for failed runs
 
 
 def test_a_failed_run_keeps_its_error_and_logs(
@@ -289,10 +312,27 @@ def test_importing_the_tracker_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_a_process_killed_while_it_makes_the_store_leaves_no_half_of_it(tmp_path: Path) -> None:
+    home = Home.resolve(tmp_path / "fresh")
+    child = os.fork()
+    if not child:
+        with Tracker(home).store.session():
+            os._exit(0)
+    deadline = time.monotonic() + 120
+    while not any(part.stat().st_size for part in home.root.glob("mlflow.db.*.part")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert not (home.root / "mlflow.db").exists()
+    with Tracker(home).store.session() as client:
+        assert [e.name for e in client.search_experiments()] == ["Default"]
+
+
 _EIGHT = """
 import os, sys
 from pathlib import Path
-import matplotlib.figure, mlflow.store.tracking.sqlalchemy_store  # slow, so before they part
+import matplotlib.figure, mlflow.store.tracking.sqlalchemy_store  # slow, so before they fork
 from rudder.home import Home
 from rudder.result import RunResult
 from rudder.tracking import Tracker
@@ -316,7 +356,7 @@ def test_eight_processes_share_a_fresh_store(tmp_path: Path, make_result: MakeRe
         [sys.executable, "-I", "-c", _EIGHT, str(home.root), str(tmp_path / "result")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     with Tracker(home).store.session() as client:
