@@ -81,10 +81,12 @@ def custom(
     """
     if (edges is None) == (npz is None):
         raise UsageError("custom needs edges=FILE or npz=FILE, one of them")
-    if not (isinstance(feature_width, int) and feature_width > 0):
-        raise UsageError(f"feature_width={feature_width} must be a whole number above 0")
-    if not (isinstance(degree_classes, int) and degree_classes > 1):
-        raise UsageError(f"degree_classes={degree_classes} must be a whole number above 1")
+    for key, value, least in (
+        ("feature_width", feature_width, 1), ("degree_classes", degree_classes, 2),
+        ("classes", classes, 1),
+    ):  # fmt: skip
+        if value is not None and value < least:
+            raise UsageError(f"{key}={value} must be a whole number of at least {least}")
     path = user_path(edges or npz or "", "edges" if npz is None else "npz")
     base = _from_npz(path) if npz is not None else _Base(*read_edges(path, source, target))
     feature_array, label_table = base.features, base.labels

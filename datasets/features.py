@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .seeds import FEATURES, generator
+
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -44,9 +46,7 @@ def structural_features(src: Int64s, dst: Int64s, nodes: int, width: int, seed: 
             [np.bincount(dst, minlength=nodes), np.bincount(src, minlength=nodes)], axis=1
         ).astype(np.float32)
     )[:, :width]
-    field = np.random.default_rng([seed, 1]).standard_normal(
-        (nodes, max(width - 2, 0)), dtype=np.float32
-    )
+    field = generator(seed, FEATURES).standard_normal((nodes, max(width - 2, 0)), dtype=np.float32)
     for _ in range(2):
         field = 0.5 * (field + neighbour_mean(src, dst, field))
     return standardise(np.concatenate([degrees, field], axis=1))

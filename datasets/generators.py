@@ -14,6 +14,7 @@ from rudder.errors import UsageError
 
 from .cleaning import EdgeRules, clean_edges
 from .features import Floats, Int64s, neighbour_mean
+from .seeds import GRAPH, generator
 from .splits import random_splits
 
 DRAW = 1 << 22
@@ -57,7 +58,7 @@ def rmat(
     if min(a, b, c) < 0 or a + b + c > 1 or a == 1 or b == 1 or c == 1:
         raise UsageError(f"a={a}, b={b}, c={c} must be shares with a + b + c <= 1 and none 1")
     pairs = round(nodes * (16 if degree is None else degree) / 2) if edges is None else edges
-    rng = np.random.default_rng([seed, 0])
+    rng = generator(seed, GRAPH)
     src, dst = _rmat_pairs(rng, nodes, pairs, a, b, c)
     shuffle = rng.permutation(nodes)
     src, dst, cleaning = clean_edges(shuffle[src], shuffle[dst], nodes, EdgeRules(), "rmat")
@@ -97,7 +98,7 @@ def sbm(
     _check_sizes(nodes, features, classes, degree)
     if classes > nodes:
         raise UsageError(f"classes={classes} blocks need as many nodes, found nodes={nodes}")
-    rng = np.random.default_rng([seed, 0])
+    rng = generator(seed, GRAPH)
     ends = np.arange(1, classes + 1) * nodes // classes  # one past the last node of each block
     block = np.searchsorted(ends, np.arange(nodes), side="right")
     node = np.arange(nodes)

@@ -83,7 +83,7 @@ def _load(
     rules: EdgeRules,
     **options: Any,
 ) -> Graph:
-    if not isinstance(classes, int) or classes < 1:
+    if classes < 1:
         raise UsageError(f"classes={classes} must be a whole number of at least 1")
     folder = raw_folder(
         name, from_, yes, partial(_urls, name), ("*.ungraph.txt", "*.ungraph.txt.gz")

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from rudder.errors import DatasetError, UsageError
 
+from .seeds import SPLITS, generator
+
 Bools = npt.NDArray[np.bool_]
 
 
@@ -33,14 +35,14 @@ def random_splits(labelled: Bools, train: float, val: float, seed: int) -> Split
     """Split the labelled nodes at random; what ``train`` and ``val`` leave is for testing.
 
     Raises:
-        UsageError: shares that are no shares, or that leave no training node.
+        UsageError: shares that are no shares, or a negative seed.
     """
     if not (0 < train <= 1 and 0 <= val < 1 and train + val <= 1):
         raise UsageError(
             f"train={train} and val={val} must be shares of the labelled nodes: 0 < train, "
             "0 <= val, together at most 1"
         )
-    nodes = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(labelled))
+    nodes = generator(seed, SPLITS).permutation(np.flatnonzero(labelled))
     first, second = round(train * nodes.size), round((train + val) * nodes.size)
     return splits_from_ids(
         nodes[:first], nodes[first:second], nodes[second:], labelled.size, "random splits"

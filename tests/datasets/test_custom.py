@@ -333,6 +333,15 @@ def test_parameters_that_do_not_go_together() -> None:
         DATASETS.build("custom:edge=x.csv")
 
 
+@pytest.mark.parametrize(
+    "wrong", ["seed=-1", "classes=0", "feature_width=0", "degree_classes=1", "train=7", "val=-0.1"]
+)
+def test_parameters_out_of_range(write: Write, wrong: str) -> None:
+    path = write("g.csv", "0,1\n")
+    with pytest.raises(UsageError, match=wrong):
+        DATASETS.build(f"custom:edges={path},{wrong}")
+
+
 def test_a_column_that_is_not_there(write: Write) -> None:
     path = str(write("g.csv", "a,b\n0,1\n"))
     with pytest.raises(UsageError, match=r"no column 'c'.*a, b"):

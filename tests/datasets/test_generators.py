@@ -106,7 +106,10 @@ def test_sbm_probabilities_at_their_ends_give_exact_graphs() -> None:
         ("sbm:p_in=0.5", "together"),
         ("sbm:nodes=100,degree=99,mixing=0", "more edges than"),
         ("sbm:mixing=2", "mixing=2"),
-        ("rmat:nodes=1.5", "nodes=1.5"),
+        ("rmat:nodes=1.5", "whole number, found 1.5"),
+        ("sbm:seed=-1", "seed=-1"),
+        ("sbm:p_in=2,p_out=0", "p_in=2"),
+        ("rmat:edges=-1", "edges=-1"),
     ],
 )
 def test_values_out_of_range_are_wrong_use(spec: str, says: str) -> None:
