@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import ClassVar
 
 from rudder.home import Home
 from rudder.plugins import PluginFile
@@ -37,7 +39,16 @@ class RunOptions:
 
 
 class Engine(ABC):
-    """Runs a scenario under a controller."""
+    """Runs a scenario under a controller.
+
+    As a context manager an engine may keep between runs what is slow to start (hosts); on exit
+    nothing of it is left. Outside of one, each run starts and ends what it needs.
+
+    Attributes:
+        name: the name in the registry.
+    """
+
+    name: ClassVar[str]
 
     @abstractmethod
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
@@ -46,3 +57,17 @@ class Engine(ABC):
         Raises:
             RudderError: one class per cause; nothing of the run is left behind.
         """
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:  # noqa: B027 - an engine may have nothing to end
+        """End what was kept between runs."""

@@ -32,22 +32,26 @@ def run_tracked(
     tracker: Tracker | None,
     progress: Progress,
     *,
-    engine: str = "distdgl",
+    engine: str | Engine = "distdgl",
     plugins: tuple[PluginFile, ...] = (),
     tags: Mapping[str, str] | None = None,
     verify: bool = False,
 ) -> RunResult:
     """Run a scenario under a controller; keep it on disk and, with a tracker, in MLflow.
 
+    Args:
+        engine: its name, or one that was built before and is used for several runs.
+
     Raises:
         RudderError: one class per cause. A failed run is tracked as FAILED, with its log.
     """
     run_id = new_run_id()
     options = RunOptions(home, home.runs / run_id, plugins, progress, verify)
-    built: Engine = ENGINES.build(engine)
+    name = engine if isinstance(engine, str) else engine.name
+    built: Engine = ENGINES.build(engine) if isinstance(engine, str) else engine
     if tracker is None:
         return built.run(scenario, controller, options)
-    all_tags = {"rudder.engine": engine, "rudder.run_id": run_id, **(tags or {})}
+    all_tags = {"rudder.engine": name, "rudder.run_id": run_id, **(tags or {})}
     with tracker.run(scenario, controller, tags=all_tags) as tracked:
         tracked.attach_logs(options.run_dir / "logs")
         result = built.run(scenario, controller, options)

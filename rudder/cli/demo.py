@@ -12,6 +12,7 @@ from rudder.cli.output import emit, progress, say
 from rudder.cli.train import TrackingUri
 from rudder.engine import Progress
 from rudder.home import Home
+from rudder.registries import ENGINES
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -48,12 +49,12 @@ def demo(
     cases = [(PLAIN, base.change(prefetch_depth=0), Spec("none"))]
     cases += [(name, base, Spec(name)) for name in CONTROLLERS]
     results: dict[str, RunResult] = {}
-    with progress(quiet=quiet or as_json) as report:
+    with ENGINES.build("distdgl") as engine, progress(quiet=quiet or as_json) as report:
         for index, (name, scenario, controller) in enumerate(cases, start=1):
             results[name] = run_tracked(
                 scenario, controller, place, tracker,
                 _labelled(report, f"{index}/{len(cases)} {name}"),
-                plugins=plugin_files(), tags={"rudder.demo": name},
+                engine=engine, plugins=plugin_files(), tags={"rudder.demo": name},
             )  # fmt: skip
     rows = [_row(name, result, results[PLAIN]) for name, result in results.items()]
     title = f"{graph}: {base.parts} hosts, {rate:g} Mbit/s, buffer {base.buffer:.0%} of the halo"

@@ -6,7 +6,6 @@ This module imports neither torch nor DGL: the processes that it starts do.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,7 @@ from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl.environment import Environment
-from rudder.distdgl.hosting import DEADLINES, SILENCE_S, local_cluster, server_roles
+from rudder.distdgl.hosting import DEADLINES, SILENCE_S, Hosts, sent_and_received, server_roles
 from rudder.distdgl.job import Job
 from rudder.engine import Engine, RunOptions
 from rudder.errors import ResultError
@@ -38,6 +37,19 @@ PARTITION_SEED = 0
 class DistDGLEngine(Engine):
     """Partitions, starts hosts, servers and trainers, supervises them, gathers the result."""
 
+    name = "distdgl"
+
+    def __init__(self) -> None:
+        self._hosts = Hosts()
+
+    def __enter__(self) -> DistDGLEngine:
+        self._hosts.keep = True
+        return self
+
+    def close(self) -> None:
+        self._hosts.keep = False
+        self._hosts.close()
+
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
         check_versions()
         resolved = resolve(scenario, controller)
@@ -55,10 +67,11 @@ class DistDGLEngine(Engine):
         counters = self._train(job, partition, _Watch(scenario, options))
         return gather(job, counters)
 
-    def _train(self, job: Job, partition: Partition, watch: _Watch) -> list[Mapping[str, Any]]:
+    def _train(self, job: Job, partition: Partition, watch: _Watch) -> list[dict[str, Any]]:
         scenario, logs = job.scenario, job.run_dir / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        with local_cluster(scenario.parts, scenario.rate) as cluster:
+        with self._hosts(scenario.parts, scenario.rate) as cluster:
+            before = cluster.counters()
             environment = Environment(
                 cluster.hosts, partition.config, scenario.trainers, cluster.interface,
                 job.run_dir / "ip_config.txt",
@@ -79,10 +92,7 @@ class DistDGLEngine(Engine):
             ]
             roles = [*server_roles(environment, logs), *trainers]
             Supervisor(cluster).run(roles, DEADLINES, silence=SILENCE_S, on_report=watch.report)
-            return [
-                {"host": host.name, "rx_bytes": c.rx_bytes, "tx_bytes": c.tx_bytes}
-                for host, c in zip(cluster.hosts, cluster.counters(), strict=True)
-            ]
+            return sent_and_received(before, cluster)
 
 
 def check_capacity(scenario: Scenario, partition: Partition) -> None:
@@ -130,7 +140,7 @@ class _Watch:
             self.options.progress("train", min(self.steps.values()) / self.minibatches)
 
 
-def gather(job: Job, counters: list[Mapping[str, Any]]) -> RunResult:
+def gather(job: Job, counters: list[dict[str, Any]]) -> RunResult:
     """The result of a finished job from what its ranks wrote; saved in the run's directory.
 
     Raises:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from rudder.cluster.hosts import Counters
 from rudder.cluster.local import LocalCluster
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Deadline
@@ -21,9 +25,51 @@ DEADLINES = (
 )
 
 
-def local_cluster(parts: int, rate: float) -> LocalCluster:
-    """Emulated hosts, one per part, links shaped to ``rate`` Mbit/s (0 = unshaped)."""
-    return LocalCluster(parts, rate=rate, preload=PRELOAD)
+class Hosts:
+    """Emulated hosts for one job after another; ``keep`` leaves them running in between."""
+
+    def __init__(self) -> None:
+        self.keep = False
+        self._cluster: LocalCluster | None = None
+
+    @contextmanager
+    def __call__(self, parts: int, rate: float) -> Iterator[LocalCluster]:
+        """Hosts for one job, one per part, links shaped to ``rate`` Mbit/s (0 = unshaped).
+
+        After a failure they are ended, kept or not.
+        """
+        if self._cluster is not None and len(self._cluster.hosts) != parts:
+            self.close()
+        if self._cluster is None:
+            self._cluster = LocalCluster(parts, rate=rate, preload=PRELOAD)
+            self._cluster.__enter__()
+        else:
+            self._cluster.shape(rate)
+        try:
+            yield self._cluster
+        except BaseException:
+            self.close()
+            raise
+        if not self.keep:
+            self.close()
+
+    def close(self) -> None:
+        """End the hosts that are kept."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.__exit__(None, None, None)
+
+
+def sent_and_received(before: Sequence[Counters], cluster: LocalCluster) -> list[dict[str, Any]]:
+    """Bytes of each host's interface since ``before``."""
+    return [
+        {
+            "host": host.name,
+            "rx_bytes": now.rx_bytes - old.rx_bytes,
+            "tx_bytes": now.tx_bytes - old.tx_bytes,
+        }
+        for host, old, now in zip(cluster.hosts, before, cluster.counters(), strict=True)
+    ]
 
 
 def server_roles(environment: Environment, logs: Path) -> list[Role]:

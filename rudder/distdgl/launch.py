@@ -11,7 +11,7 @@ from typing import Any
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl.environment import Environment
-from rudder.distdgl.hosting import local_cluster, server_roles
+from rudder.distdgl.hosting import Hosts, sent_and_received, server_roles
 from rudder.errors import UsageError
 from rudder.partition import Partition
 from rudder.versions import check_versions
@@ -49,7 +49,8 @@ def launch(
         raise UsageError(f"no such script: {script.resolve()}")
     logs = run_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    with local_cluster(partition.parts, rate) as cluster:
+    with Hosts()(partition.parts, rate) as cluster:
+        before = cluster.counters()
         environment = Environment(
             cluster.hosts, partition.config, trainers, cluster.interface, run_dir / "ip_config.txt"
         )
@@ -75,10 +76,7 @@ def launch(
             for local in range(trainers)
         ]
         Supervisor(cluster).run([*server_roles(environment, logs), *scripts], ())
-        counters = [
-            {"host": host.name, "rx_bytes": c.rx_bytes, "tx_bytes": c.tx_bytes}
-            for host, c in zip(cluster.hosts, cluster.counters(), strict=True)
-        ]
+        counters = sent_and_received(before, cluster)
     return Launched(logs, counters)
 
 

@@ -18,6 +18,7 @@ import pairs
 
 from rudder.distdgl.launch import launch
 from rudder.partition import ensure_partition
+from rudder.registries import ENGINES
 from rudder.running import new_run_id
 from rudder.summary import steady_epoch_seconds
 
@@ -45,7 +46,13 @@ def main() -> None:
 
     def plain() -> dict[str, float]:
         result = pairs.run(
-            place, "none", graph=args.graph, rate=args.rate, prefetch_depth=0, epochs=args.epochs
+            ENGINES.build("distdgl"),
+            place,
+            "none",
+            graph=args.graph,
+            rate=args.rate,
+            prefetch_depth=0,
+            epochs=args.epochs,
         )
         return {"epoch_seconds": result.summary["epoch_seconds"]}
 

@@ -13,6 +13,8 @@ sys.path.append(str(Path(__file__).parent))
 
 import pairs
 
+from rudder.registries import ENGINES
+
 KEYS = ("epoch_seconds", "bytes_fetched", "hit_rate", "test_metric")
 
 
@@ -20,16 +22,17 @@ def main() -> None:
     parser = pairs.parser(__doc__.splitlines()[0], blocks=3)
     parser.add_argument("--controllers", default="always", help="specs, separated by spaces or ,")
     args = parser.parse_args()
-    place = pairs.home(args.home)
+    place, engine = pairs.home(args.home), ENGINES.build("distdgl")
 
     def case(controller: str, **fields: object) -> dict[str, float]:
-        summary = pairs.run(place, controller, graph=args.graph, rate=args.rate, **fields).summary
-        return {key: summary[key] for key in KEYS}
+        result = pairs.run(engine, place, controller, graph=args.graph, rate=args.rate, **fields)
+        return {key: result.summary[key] for key in KEYS}
 
     cases = {"plain": partial(case, "none", prefetch_depth=0)}
     for controller in args.controllers.replace(",", " ").split():
         cases[controller] = partial(case, controller)
-    found = pairs.interleave(args.blocks, cases)
+    with engine:
+        found = pairs.interleave(args.blocks, cases)
     pairs.emit(
         {
             "graph": args.graph,

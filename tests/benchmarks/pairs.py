@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rudder.engine import RunOptions
+from rudder.engine import Engine, RunOptions
 from rudder.home import Home
-from rudder.registries import ENGINES
 from rudder.result import RunResult
 from rudder.running import new_run_id
 from rudder.scenario import Scenario
@@ -33,12 +32,10 @@ def home(given: Path | None) -> Home:
     return Home.resolve(given or Path(tempfile.mkdtemp(prefix="rudder-bench-")))
 
 
-def run(place: Home, controller: str, **fields: object) -> RunResult:
-    """One run on the real engine, untracked."""
-    scenario = Scenario.make(**fields)
+def run(engine: Engine, place: Home, controller: str, **fields: object) -> RunResult:
+    """One run, untracked."""
     options = RunOptions(place, place.runs / new_run_id())
-    result: RunResult = ENGINES.build("distdgl").run(scenario, Spec.parse(controller), options)
-    return result
+    return engine.run(Scenario.make(**fields), Spec.parse(controller), options)
 
 
 def interleave(

@@ -73,11 +73,10 @@ def test_items_before_an_error_are_delivered() -> None:
             raise ValueError("third")
         return number
 
-    seen = []
+    items = iter(Pipeline(produce, 2))
+    assert [next(items)[0], next(items)[0]] == [1, 2]
     with pytest.raises(ValueError, match="third"):
-        for item, _ in Pipeline(produce, 2):
-            seen.append(item)
-    assert seen == [1, 2]
+        next(items)
 
 
 def test_leaving_early_ends_the_background_thread() -> None:

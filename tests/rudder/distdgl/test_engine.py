@@ -1,0 +1,169 @@
+"""Real DistDGL training on emulated hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rudder.errors import CapacityError, ScenarioError, SpecError, UnknownNameError
+from rudder.plugins import load_file
+from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
+
+pytestmark = pytest.mark.cluster
+Run = Callable[..., RunResult]
+
+
+def column(result: RunResult, name: str) -> Any:
+    return result.minibatches.column(name).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def plain(run: Run) -> RunResult:
+    return run("none", prefetch_depth=0, rate=200.0)
+
+
+@pytest.fixture(scope="module")
+def always(run: Run) -> RunResult:
+    return run("always", rate=200.0)
+
+
+def test_every_row_adds_up(plain: RunResult, always: RunResult) -> None:
+    for result in (plain, always):
+        assert result.minibatches.schema == MINIBATCH_SCHEMA
+        remote, hits, misses = (column(result, n) for n in ("remote_sampled", "hits", "misses"))
+        assert (hits + misses == remote).all()
+        assert (column(result, "fetched") >= misses).all()
+        assert (column(result, "bytes_ids") == 8 * column(result, "fetched")).all()
+        assert (column(result, "bytes_sampling") > 0).any()
+        for name in ("sample_s", "fetch_s", "compute_s", "stall_s"):
+            assert (column(result, name) >= 0).all()
+        assert np.isfinite(column(result, "loss")).all()
+
+
+def test_one_row_per_minibatch_and_rank(always: RunResult) -> None:
+    for rank in range(2):
+        mine = column(always, "rank") == rank
+        assert column(always, "step")[mine].tolist() == list(range(mine.sum()))
+        assert sorted(set(column(always, "epoch")[mine])) == [0, 1]
+
+
+def test_summary_has_the_common_keys(always: RunResult) -> None:
+    assert tuple(always.summary) == SUMMARY_KEYS
+    assert always.summary["test_metric"] > 0.3  # 8 planted classes: chance is far below
+    assert always.summary["decisions"] > 0
+    assert always.summary["valid_share"] == 1.0
+
+
+def test_plain_distdgl_fetches_every_remote_row_and_the_buffer_fewer(
+    plain: RunResult, always: RunResult
+) -> None:
+    assert plain.summary["fetched"] == plain.summary["remote_sampled"]
+    assert plain.summary["hits"] == plain.summary["filled"] == 0
+    assert plain.summary["decisions"] > 0  # `none` is asked too, and keeps
+    sampled = always.summary["remote_sampled"]
+    assert abs(sampled - plain.summary["remote_sampled"]) < 0.05 * sampled
+    assert always.summary["fetched"] < 0.9 * plain.summary["fetched"]
+
+
+def test_the_wire_agrees_with_the_counts(plain: RunResult, always: RunResult) -> None:
+    """What the hosts' interfaces sent less with the buffer is what it fetched less."""
+
+    def sent(result: RunResult) -> int:
+        return sum(c["tx_bytes"] for c in result.details["host_counters"])
+
+    def counted(result: RunResult) -> int:
+        rows = int(column(result, "bytes_features").sum() + column(result, "bytes_ids").sum())
+        row = result.summary["bytes_fetched"] // max(result.summary["fetched"], 1) + 8
+        return rows + result.summary["filled"] * row
+
+    # Sampling differs a little between two runs, since it is not repeatable: set it apart.
+    other = [int(column(r, "bytes_sampling").sum()) for r in (plain, always)]
+    evaluation = [int(column(r, "bytes_evaluation").sum()) for r in (plain, always)]
+    wire = sent(plain) - sent(always) - (other[0] - other[1]) - (evaluation[0] - evaluation[1])
+    assert wire == pytest.approx(counted(plain) - counted(always), rel=0.05)
+
+
+def test_no_pull_waits_for_the_controller_in_async_mode(always: RunResult) -> None:
+    assert (column(always, "wait_decision_s") == 0.0).all()
+
+
+def test_served_features_equal_the_stored_rows(run: Run) -> None:
+    """The trainers compare every matrix and would have failed the run."""
+    for policy in ("score", "score-published", "massivegnn"):
+        result = run("always", verify=True, policy=policy, epochs=1)
+        assert result.summary["hits"] > 0
+
+
+def test_sync_replaces_at_exactly_the_intervals_minibatches(run: Run) -> None:
+    result = run("fixed:interval=4", mode="sync", epochs=1, fill="empty")
+    for rank in range(2):
+        mine = column(result, "rank") == rank
+        replaced = np.flatnonzero(column(result, "replaced")[mine] > 0) + 1
+        assert replaced.size
+        assert (replaced % 4 == 0).all()  # minibatches count from 1: the 4th, 8th, …
+    assert (column(result, "wait_decision_s") >= 0).all()
+
+
+def test_gat_and_several_trainers_per_host(run: Run) -> None:
+    result = run("static", model="gat", trainers=2, hidden=8, heads=2, epochs=1)
+    assert sorted(set(column(result, "rank"))) == [0, 1, 2, 3]
+    assert result.summary["test_metric"] > 0.2
+
+
+def test_uneven_batch_counts_end_and_the_surplus_is_told(run: Run) -> None:
+    # 6000 nodes, odd batch size: parts are METIS' own, so ranks may differ by a minibatch; even
+    # where they do not, every rank has to train the same number.
+    result = run("none", parts=3, batch_size=37, epochs=1, prefetch_depth=0)
+    steps = [int((column(result, "rank") == rank).sum()) for rank in range(3)]
+    assert len(set(steps)) == 1
+    assert len(result.details["surplus"]) == 3
+    assert min(result.details["surplus"]) == 0
+
+
+def test_a_run_can_be_loaded_from_its_directory(always: RunResult) -> None:
+    assert always.run_dir is not None
+    loaded = RunResult.load(always.run_dir)
+    assert loaded.summary == always.summary
+    assert loaded.minibatches.equals(always.minibatches)
+    logs = {p.name for p in (always.run_dir / "logs").iterdir()}
+    assert logs == {f"{kind}-{k}.log" for kind in ("server", "trainer") for k in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("controller", "fields", "error", "says"),
+    [
+        ("alway", {}, UnknownNameError, "did you mean 'always'"),
+        ("fixed:intervall=3", {}, SpecError, "did you mean 'interval'"),
+        ("fixed:interval=0", {}, SpecError, "interval"),
+        ("always", {"policy": "scores"}, UnknownNameError, "did you mean 'score'"),
+        ("always", {"graph": "debain"}, UnknownNameError, "did you mean 'debian'"),
+        ("always", {"partition_method": "meits"}, UnknownNameError, "did you mean 'metis'"),
+        ("always", {"buffer": 6001}, CapacityError, "6001"),
+        ("always", {"parts": 6001}, ScenarioError, "6001"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_starts(
+    run: Run, controller: str, fields: dict[str, Any], error: Any, says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        run(controller, **fields)
+
+
+def test_a_controller_of_ones_own_travels_with_the_job(tmp_path: Path, run: Run) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from rudder import Controller, Decision\n"
+        "from rudder.registries import CONTROLLERS\n\n\n"
+        "class EveryOther(Controller):\n"
+        "    def _decide(self, observation):\n"
+        "        return Decision(replace=observation.index % 2 == 0)\n\n\n"
+        'CONTROLLERS.register("every-other", EveryOther)\n'
+    )
+    result = run("every-other", plugins=(load_file(plugin),), epochs=1)
+    answers = [d["decision"]["replace"] for d in result.decisions if d["rank"] == 0]
+    assert len(answers) > 2
+    assert answers == [k % 2 == 0 for k in range(len(answers))]
