@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def shared_data() -> Path:
 def home(tmp_path: Path) -> Home:
     """An empty data directory of this test."""
     return Home.resolve(tmp_path / "rudder-data")
+
+
+@pytest.fixture(scope="session")
+def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("session-home")
+
+
+@pytest.fixture(autouse=True)
+def _what_a_command_line_sets(
+    monkeypatch: pytest.MonkeyPatch, session_home: Path
+) -> Iterator[None]:
+    """Tests that call ``main`` leave neither its data directory nor its log level behind."""
+    monkeypatch.setenv("RUDDER_HOME", str(session_home))
+    logger = logging.getLogger("rudder")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @dataclass(frozen=True)
