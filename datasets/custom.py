@@ -81,10 +81,7 @@ def custom(
     """
     if (edges is None) == (npz is None):
         raise UsageError("custom needs edges=FILE or npz=FILE, one of them")
-    for key, value, least in (
-        ("feature_width", feature_width, 1), ("degree_classes", degree_classes, 2),
-        ("classes", classes, 1),
-    ):  # fmt: skip
+    for key, value, least in (("degree_classes", degree_classes, 2), ("classes", classes, 1)):
         if value is not None and value < least:
             raise UsageError(f"{key}={value} must be a whole number of at least {least}")
     path = user_path(edges or npz or "", "edges" if npz is None else "npz")

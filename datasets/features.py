@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rudder.errors import UsageError
+
 from .seeds import FEATURES, generator
 
 Int64s = npt.NDArray[np.int64]
@@ -40,7 +42,13 @@ def standardise(values: npt.NDArray[Any], rows: npt.NDArray[np.bool_] | None = N
 
 
 def structural_features(src: Int64s, dst: Int64s, nodes: int, width: int, seed: int) -> Floats:
-    """Features float32 ``[N, width]`` after :data:`FEATURE_RULE`; equal input, equal output."""
+    """Features float32 ``[N, width]`` after :data:`FEATURE_RULE`; equal input, equal output.
+
+    Raises:
+        UsageError: a width below 1, or a negative seed.
+    """
+    if width < 1:
+        raise UsageError(f"feature_width={width} must be a whole number of at least 1")
     degrees = np.log1p(
         np.stack(
             [np.bincount(dst, minlength=nodes), np.bincount(src, minlength=nodes)], axis=1
