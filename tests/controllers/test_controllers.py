@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rudder import Observation
+from rudder import Decision, Observation
 from rudder.conformance import check_controller
 from rudder.conformance.situations import episode, task
 from rudder.errors import ScenarioError, SpecError, UnknownNameError
@@ -33,6 +33,8 @@ from rudder.steering import build_controller, resolve
         ("threshold:target=2", "target must lie in 0..1"),
         ("threshold:drop=NaN", "drop must be a number, found 'NaN'"),
         ("threshold:drop=-1", "drop must lie in 0..1"),
+        ("threshold:limit=0", "limit must be above 0"),
+        ("threshold:limit=-1", "limit must lie in 0 and above"),
         ("always:interval=4", "no parameter 'interval'"),
         ("always:deadline_s=0", "deadline_s must be a number of seconds above 0"),
         ("always:deadline_s=NaN", "deadline_s must be"),
@@ -123,12 +125,15 @@ def test_fixed_replaces_once_where_several_multiples_passed() -> None:
     assert [fixed.decide(at(n)).replace for n in (29, 30)] == [True, False]
 
 
-def test_threshold() -> None:
+def test_threshold_by_hand() -> None:
     threshold = build_controller("threshold:target=0.4,drop=0.05")
     threshold.reset(task())
-    ask = lambda rate, stale=0.5: threshold.decide(  # noqa: E731
-        at(9, hit_rate=rate, stale_share=stale)
-    )
+
+    def ask(rate: float, stale: float = 0.5, minibatches: int = 400) -> Decision:
+        # So long a window outweighs all before it: the smoothed rate is its own.
+        window = {"hit_rate": rate, "stale_share": stale, "minibatches": minibatches}
+        return threshold.decide(at(9, **window))
+
     assert not ask(0.60).replace
     assert not ask(0.57).replace
     # A slow drift adds up: 6 points below the best since the last replacement.
@@ -143,6 +148,28 @@ def test_threshold() -> None:
     assert not ask(0.39, stale=0.0).replace
     assert ask(0.39).replace
     assert not threshold.decide(at(9, hit_rate=0.0, remote_sampled=0)).replace
+
+
+def test_threshold_rests_after_a_replacement_and_smooths() -> None:
+    threshold = build_controller("threshold:target=0,drop=0.02")
+    threshold.reset(task())
+    rates = [0.6, 0.6, 0.6, 0.55, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5]
+    answers = [
+        threshold.decide(at(9, minibatches=1, hit_rate=rate, stale_share=0.5)).replace
+        for rate in rates
+    ]
+    # A new window weighs 1 - exp(-1/4) = 0.2212: 0.55 lowers the smoothed rate by 1.1 points only,
+    # the first 0.5 to 0.5738 (0.0262 below 0.6). Then 0.5 is the best since, and stays.
+    assert answers == [False] * 6 + [True] + [False] * 4
+
+
+def test_threshold_replaces_no_more_than_a_share_of_the_misses() -> None:
+    threshold = build_controller("threshold:target=0.7,limit=0.25")
+    threshold.reset(task())
+    # 4 minibatches of 1000 remote nodes, 600 of them missed; 7500 rows, half of them stale.
+    seen = {"minibatches": 4, "remote_sampled": 4000, "hit_rate": 0.4, "stale_share": 0.5}
+    assert threshold.decide(at(9, **seen)).share == pytest.approx(0.25 * 600 / 3750)
+    assert threshold.decide(at(9, **{**seen, "stale_share": 0.01})).share == 1.0
 
 
 def test_random_draws_by_seed_rank_and_minibatch() -> None:

@@ -95,8 +95,8 @@ def test_fixed_replaces_at_every_fourth_minibatch(
         # No observation precedes the first minibatch, so nothing can be decided for it.
         ("always", list(range(1, 20))),
         ("fixed:interval=1", list(range(1, 20))),
-        # Rows of 50 % hits and stale slots: below a target of 0.6 at every minibatch.
-        ("threshold:target=0.6", list(range(1, 20))),
+        # Rows of 50 % hits and stale slots: below a target of 0.6 whenever it has rested for four.
+        ("threshold:target=0.6", [4, 8, 12, 16]),
         ("threshold:target=0.5,drop=0.01", []),
         ("random:p=1", list(range(1, 20))),
         ("random:p=0", []),
