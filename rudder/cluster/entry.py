@@ -30,7 +30,7 @@ def settle_libraries() -> None:
     forked from one warm process would otherwise draw the same numbers. (Python's own generator
     reseeds itself after a fork.)
     """
-    threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    threads = int(os.environ.get("OMP_NUM_THREADS", "1").partition(",")[0])
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)

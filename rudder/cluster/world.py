@@ -225,8 +225,10 @@ def _run_host(plan: Plan, index: int, line: socket.socket) -> NoReturn:
     """The first process of one host: never returns; when it ends, so does all of its host."""
     try:
         die_with_parent()
-        os.closerange(3, line.fileno())
-        os.closerange(line.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        for descriptor in map(int, os.listdir("/proc/self/fd")):
+            if descriptor > 2 and descriptor != line.fileno():
+                with contextlib.suppress(OSError):  # the listing's own is closed by now
+                    os.close(descriptor)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans come to us; nobody waits for them
         unshare(NEWNET | NEWNS | NEWUTS | NEWIPC, "unshare namespaces of a host")
         make_mounts_private()

@@ -69,14 +69,14 @@ def launch(tmp_path: Path, traces: Any) -> Iterator[Any]:
         launcher.process.communicate()
 
 
-@pytest.mark.parametrize("preload", ["", "json"])
 @pytest.mark.parametrize(
-    ("number", "status"),
+    ("preload", "number", "status"),
     [
-        (signal.SIGINT, -signal.SIGINT),
-        (signal.SIGTERM, 143),
-        (signal.SIGKILL, -signal.SIGKILL),
-        (signal.SIGHUP, -signal.SIGHUP),
+        ("json", signal.SIGINT, -signal.SIGINT),
+        ("json", signal.SIGTERM, 143),
+        ("json", signal.SIGHUP, -signal.SIGHUP),
+        ("json", signal.SIGKILL, -signal.SIGKILL),
+        ("", signal.SIGKILL, -signal.SIGKILL),
     ],
 )
 def test_a_signal_to_the_launcher_leaves_nothing(
