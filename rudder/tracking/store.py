@@ -28,8 +28,9 @@ LOCK_TIMEOUT_S = 120.0
 _ENVIRONMENT = {
     # Usage statistics leave the machine only if the user asks for it.
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # MLflow's own defaults retry for minutes; what fails here is kept and sent later.
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    # MLflow's own defaults retry for minutes; what fails here is kept and sent later. A large file
+    # behind a slow store still has time.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     # Standard output belongs to the command's report.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 import rudder
+from rudder.controller import Capabilities
 from rudder.errors import TrackingError
 from rudder.home import Home
 from rudder.registries import CONTROLLERS
@@ -213,10 +214,13 @@ def _clipped(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def _family(controller: str) -> str:
-    """The module that holds the controller: static, heuristic, classifier, agent, …."""
+    """What kind of thing decides: ``llm``, ``classifier`` or ``rule``."""
     if controller not in CONTROLLERS:
         return "unregistered"
-    return CONTROLLERS.entry(controller).target.partition(":")[0].rpartition(".")[2]
+    needs = getattr(CONTROLLERS.target(controller), "tags", Capabilities())
+    if needs.llm:
+        return "llm"
+    return "classifier" if needs.fitted_model else "rule"
 
 
 def _now_ms() -> int:

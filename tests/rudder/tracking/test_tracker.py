@@ -25,6 +25,7 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import TrackedRun, Tracker
 from rudder.tracking.provenance import code_version
+from rudder.tracking.store import environment
 
 from .conftest import MakeResult, make_table
 
@@ -82,7 +83,7 @@ def test_a_finished_run(
         "rudder.engine": "distdgl", "rudder.split": "id", "rudder.graph": "sbm",
         "rudder.controller": "fixed:interval=16", "rudder.policy": "score",
         "rudder.version": rudder.__version__, "rudder.commit": code_version(),
-        "rudder.local_id": tracked.local_id,
+        "rudder.local_id": tracked.local_id, "rudder.controller_family": "rule",
     }.items():  # fmt: skip
         assert run.data.tags[key] == value, key
     assert not [tag for tag in run.data.tags if "nonfinite" in tag or "error" in tag]
@@ -301,6 +302,26 @@ def test_a_uri_that_is_none_is_wrong_use(
 def test_a_password_is_neither_shown_nor_stored(home: Home) -> None:
     store = Tracker(home, "https://me:secret@host.example:8443/path").store
     assert store.shown == "https://me@host.example:8443/path"
+
+
+def test_usage_statistics_are_off_unless_asked_for(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import sys; from pathlib import Path; from rudder.home import Home; "
+        "from rudder.tracking.store import Store; home = Home(Path(sys.argv[1])); "
+        "Store(home).session().__enter__(); "
+        "from mlflow.telemetry.utils import is_telemetry_disabled; print(is_telemetry_disabled())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(home.root)],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "True", done.stderr
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "false")
+    assert environment()["MLFLOW_DISABLE_TELEMETRY"] == "false"
 
 
 def test_importing_the_tracker_is_light() -> None:
