@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from rudder.dataset import Graph
 
+from .cleaning import EdgeRules, clean_edges
 from .debian_format import PackageIndex, load_index
 
 INDEX_FILE = Path(__file__).parent / "data" / "debian.npz.xz"
@@ -48,27 +49,20 @@ def graph_of(index: PackageIndex) -> Graph:
     nodes = index.binaries
     relations = _package_relations(index)
     pairs = np.concatenate(list(relations.values()))
-    loops = pairs[:, 0] == pairs[:, 1]
-    pairs = pairs[~loops]
-    codes = np.concatenate([pairs[:, 0] * nodes + pairs[:, 1], pairs[:, 1] * nodes + pairs[:, 0]])
-    edges = np.unique(codes)
+    src, dst, cleaning = clean_edges(pairs[:, 0], pairs[:, 1], nodes, EdgeRules(), "debian")
     sections, labels = np.unique(index.section[:nodes], return_inverse=True)
     train, val, test = _split(index.names[:nodes])
     return Graph(
         name="debian",
-        src=edges // nodes,
-        dst=edges % nodes,
+        src=src,
+        dst=dst,
         features=_features(index, relations),
         labels=labels.astype(np.int64),
         train=train,
         val=val,
         test=test,
         classes=int(sections.size),
-        cleaning={
-            "self_loops": int(loops.sum()),
-            "reverse_edges": int(pairs.shape[0]),
-            "duplicates": int(codes.size - edges.size),
-        },
+        cleaning=cleaning,
         meta={
             "source": "package index of Debian bookworm, main, amd64 and source",
             "licence": "facts of the Debian archive; no single licence is stated for them",
