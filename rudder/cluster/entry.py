@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import importlib
 import json
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 
@@ -21,6 +24,16 @@ def call(entry: str, kwargs: Mapping[str, Any]) -> None:
     module, _, function = entry.partition(":")
     sys.argv = [entry]
     getattr(importlib.import_module(module), function)(**kwargs)
+
+
+def run_script(path: str, arguments: Sequence[str] = ()) -> None:
+    """An entry that runs a Python script as ``python path arguments`` does, imports kept warm."""
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
 
 
 def settle_libraries() -> None:
@@ -58,14 +71,24 @@ def finish(work: Callable[[], None]) -> NoReturn:
         if isinstance(left.code, str):
             sys.stderr.write(f"{left.code}\n")
         status = left.code if isinstance(left.code, int) else int(left.code is not None)
-    except BaseException:  # noqa: BLE001 - the last handler, as the interpreter's own
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - the last handler, as the interpreter's own
+        error.__traceback__ = _without_own_frames(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         status = 1
     threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing does in its children
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status & 0xFF)
+
+
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that is the role's, not that of the process which started it."""
+    here = str(Path(__file__).parent)
+    own = trace
+    while own is not None and str(Path(own.tb_frame.f_code.co_filename).parent) == here:
+        own = own.tb_next
+    return own or trace
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -85,7 +85,12 @@ class Cluster(ABC):
 
     @abstractmethod
     def spawn(self, role: Role) -> RoleProcess:
-        """Start a role on its host; a role that cannot be started ends with status 127."""
+        """Start a role on its host; a role that cannot be started there ends with status 127.
+
+        Raises:
+            ClusterError: the cluster is not running, or no more.
+            UsageError: there is no such host.
+        """
 
     @abstractmethod
     def failure(self) -> str | None:

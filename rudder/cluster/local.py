@@ -7,13 +7,12 @@ import fcntl
 import ipaddress
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
@@ -37,6 +36,7 @@ from rudder.errors import ClusterError, NamespaceError, UsageError
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_ANSWER = 30.0
 _SECONDS_TO_END = 10.0
+_POLL_SECONDS = 0.005
 _PIPE_BYTES = 1 << 20
 
 
@@ -122,7 +122,7 @@ class LocalCluster(Cluster):
         self._numbers = 0
         self._processes: dict[int, LocalProcess] = {}
         self._replies: dict[int, channel.Message] = {}
-        self._up: channel.Message | None = None
+        self._up = False
         self._refused = False
         self._failure: str | None = None
         self.warm_seconds: float | None = None
@@ -133,7 +133,7 @@ class LocalCluster(Cluster):
             raise ClusterError("this cluster has been started already; make a new one")
         try:
             self._launch()
-            self._wait(lambda: self._up is not None or self._failure is not None, "start")
+            self._wait(lambda: self._up or self._failure is not None, "start", _SECONDS_TO_START)
             if self._failure is not None:
                 kind = NamespaceError if self._refused else ClusterError
                 raise kind(explain(self._failure) if self._refused else self._failure)
@@ -272,29 +272,30 @@ class LocalCluster(Cluster):
             except OSError as error:
                 self.pump()
                 raise ClusterError(self._failure or f"the hosts are gone: {error}") from error
-        self._wait(lambda: number in self._replies or self._world is None, request["do"])
+        self._wait(
+            lambda: number in self._replies or self._world is None,
+            request["do"],
+            _SECONDS_TO_ANSWER,
+        )
         with self._lock:
             reply = self._replies.pop(number, {"error": self._failure})
         if "error" in reply:
             raise ClusterError(f"cannot {request['do']} the emulated hosts: {reply['error']}")
         return reply
 
-    def _wait(self, done: Any, what: str) -> None:
-        seconds = _SECONDS_TO_START if what == "start" else _SECONDS_TO_ANSWER
+    def _wait(self, done: Callable[[], bool], what: str, seconds: float) -> None:
         if not self._wait_for(done, seconds):
             raise ClusterError(f"the emulated hosts did not {what} within {seconds:.0f} s")
 
-    def _wait_for(self, done: Any, seconds: float) -> bool:
+    def _wait_for(self, done: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while True:
-            self.pump()
-            if done():
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+        self.pump()
+        while not done():
+            if time.monotonic() > deadline:
                 return False
-            ends = [end for end in (self._world, self._warm) if end is not None]
-            select.select(ends, [], [], min(left, 0.2))  # short: another thread may read for us
+            time.sleep(_POLL_SECONDS)
+            self.pump()
+        return True
 
     def _drain(self, warm: bool) -> None:
         while (end := self._warm if warm else self._world) is not None:
@@ -314,7 +315,7 @@ class LocalCluster(Cluster):
         elif event == "reply":
             self._replies[message["id"]] = message
         elif event == "up":
-            self._up = message
+            self._up = True
         elif event == "warm":
             self.warm_seconds = message["seconds"]
         elif event == "host":

@@ -157,7 +157,7 @@ class _World:
             forker.watch(host.first, partial(self._host_died, index))
         if self._plan.preload:
             forker.watch(warm_pid, self._warm_died)
-        channel.send(self._control, {"event": "up", "hosts": [h.first for h in self._hosts]})
+        channel.send(self._control, {"event": "up"})
         return forker.serve()
 
     def _start_host(self, index: int) -> None:

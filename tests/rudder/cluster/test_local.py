@@ -80,6 +80,38 @@ def test_a_command_runs_as_it_is(tmp_path: Path, traces: Any) -> None:
             run(cluster, [Role(0, "script", 0, log, argv=("/bin/true",), cwd=Path("/nowhere"))])
 
 
+@pytest.mark.parametrize("preload", PRELOADS)
+def test_a_script_runs_as_if_python_had_been_called(
+    tmp_path: Path, traces: Any, preload: tuple[str, ...]
+) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import atexit, sys, beside\n"
+        "name = 'known at exit'\n"
+        "atexit.register(lambda: print(name))\n"
+        "class Thing: pass\n"
+        "if __name__ == '__main__':\n"
+        "    print(sys.argv[1:], beside.VALUE, sys.modules[Thing.__module__].Thing is Thing)\n"
+        "    if 'fail' in sys.argv: raise ValueError('asked to fail')\n"
+    )
+    log = tmp_path / "log"
+
+    def role(*arguments: str) -> Role:
+        kwargs = {"path": str(script), "arguments": arguments}
+        entry = "rudder.cluster.entry:run_script"
+        return Role(0, "script", 0, log, entry=entry, kwargs=kwargs)
+
+    with LocalCluster(1, preload=preload) as cluster:
+        run(cluster, [role("a", "b")])
+        assert log.read_text() == "['a', 'b'] 7 True\nknown at exit\n"
+        with pytest.raises(RoleError, match="exit status 1"):
+            run(cluster, [role("fail")])
+        assert "ValueError: asked to fail" in log.read_text()
+        if preload:
+            assert "rudder/cluster" not in log.read_text()
+
+
 def transfer(cluster: LocalCluster, tmp_path: Path, sender: int, size: int) -> float:
     """Mbit/s that a receiver on the other host measures."""
     receiver = 1 - sender
