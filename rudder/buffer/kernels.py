@@ -58,6 +58,11 @@ _log = logging.getLogger(__name__)
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+def _inline(function: _F) -> _F:
+    """For helpers of a few instructions: as calls they cost a fifth of a minibatch's time."""
+    return cast(_F, numba.njit(inline="always")(function))
+
+
 def _jit(function: _F) -> _F:
     try:
         return cast(_F, numba.njit(cache=True, nogil=True)(function))
@@ -69,7 +74,7 @@ def _jit(function: _F) -> _F:
 # --- id map -----------------------------------------------------------------------------------
 
 
-@_jit
+@_inline
 def _hash(node: int) -> Any:
     h = np.uint64(node)
     h = (h ^ (h >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -166,12 +171,12 @@ def set_slots(table: Ids, rec: Ids, state: Ids, nodes: Ids, slots: Ids) -> None:
 # --- chains -----------------------------------------------------------------------------------
 
 
-@_jit
+@_inline
 def _before(rec: Ids, a: int, b: int) -> Any:
     return rec[a, KEY] < rec[b, KEY] or (rec[a, KEY] == rec[b, KEY] and rec[a, ID] < rec[b, ID])
 
 
-@_jit
+@_inline
 def _append(rec: Ids, chains: Ids, c: int, r: int) -> None:
     tail = chains[c, TAIL]
     if chains[c, COUNT] == 0:
@@ -186,14 +191,14 @@ def _append(rec: Ids, chains: Ids, c: int, r: int) -> None:
     chains[c, COUNT] += 1
 
 
-@_jit
+@_inline
 def _link(rec: Ids, chains: Ids, bucket: int, r: int) -> None:
     c = 2 * bucket
     fits = chains[c, COUNT] == 0 or _before(rec, chains[c, TAIL], r)
     _append(rec, chains, c if fits else c + 1, r)
 
 
-@_jit
+@_inline
 def _unlink(rec: Ids, chains: Ids, r: int) -> None:
     c = rec[r, CHAIN]
     before = rec[r, PREV]
@@ -210,7 +215,7 @@ def _unlink(rec: Ids, chains: Ids, r: int) -> None:
     rec[r, CHAIN] = -1
 
 
-@_jit
+@_inline
 def _size(chains: Ids, bucket: int) -> Any:
     return chains[2 * bucket, COUNT] + chains[2 * bucket + 1, COUNT]
 
@@ -218,19 +223,19 @@ def _size(chains: Ids, bucket: int) -> Any:
 # --- values -----------------------------------------------------------------------------------
 
 
-@_jit
+@_inline
 def _decayed(value: float, ln_decay: float, steps: int) -> Any:
     if steps == 0:
         return value
     return value * np.exp(-ln_decay * steps)
 
 
-@_jit
+@_inline
 def _key(ln_value: float, ln_decay: float, step: int) -> Any:
     return np.int64(np.floor((ln_value + ln_decay * step) * 1e9 + 0.5))
 
 
-@_jit
+@_inline
 def _link_score(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
     """Put a buffered record, touched now, into the bucket of the step that finds it stale."""
     now = rec[r, TOUCHED]
@@ -244,14 +249,14 @@ def _link_score(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: 
         state[STALE] += 1
 
 
-@_jit
+@_inline
 def _unlink_score(rec: Ids, chains: Ids, state: Ids, r: int) -> None:
     if rec[r, CHAIN] // 2 <= state[STEP]:
         state[STALE] -= 1
     _unlink(rec, chains, r)
 
 
-@_jit
+@_inline
 def _link_count(rec: Ids, val: Floats, chains: Ids, state: Ids, par: Floats, r: int) -> None:
     """Put a candidate's record, touched now, into its bucket."""
     key = _key(np.log(val[r, VALUE]), par[LN_COUNT_DECAY], rec[r, TOUCHED])
@@ -308,8 +313,20 @@ def split(rec: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids) -> in
 
 
 @_jit
+def _ahead(table: Ids, rec: Ids, nodes: Ids, found: Ids, start: int, stop: int) -> Any:
+    """Read where nodes most likely lie, without a branch that would wait for a read."""
+    mask = len(table) - 1
+    for i in range(start, stop):
+        found[i] = table[np.int64(_hash(nodes[i])) & mask]
+    total = 0
+    for i in range(start, stop):
+        total += rec[(found[i] & 0xFFFFFFFF) - 1, ID]
+    return total
+
+
+@_jit
 def _touch(rec: Ids, found: Ids, start: int, stop: int) -> Any:
-    """Read the neighbours of records: many reads in flight at once instead of one after another."""
+    """Read the neighbours of records: many reads in flight, instead of one after another."""
     total = 0
     for i in range(start, stop):
         r = found[i]
@@ -330,9 +347,10 @@ def advance(
     misses = 0
     for start in range(0, len(nodes), BLOCK):
         stop = min(start + BLOCK, len(nodes))
+        state[SINK] += _ahead(table, rec, nodes, found, start, stop)
         for i in range(start, stop):
             found[i] = _find(table, rec, nodes[i])
-        state[SINK] = _touch(rec, found, start, stop)
+        state[SINK] += _touch(rec, found, start, stop)
         for i in range(start, stop):
             r = found[i]
             if r >= 0 and rec[r, SLOT] >= 0:

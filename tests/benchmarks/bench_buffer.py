@@ -95,17 +95,22 @@ class UsualWay:
 
 
 def accesses(halo: np.ndarray, count: int, minibatches: int, seed: int) -> list[np.ndarray]:
-    """Distinct ascending ids, drawn with weight 1 / rank**0.75 (rank shuffled over ids)."""
+    """Distinct ascending ids, drawn with weight 1 / rank**0.75, ranks shuffled over the ids.
+
+    The shuffle moves on by a hundredth of the halo per minibatch, so that there is always
+    something stale to replace.
+    """
     rng = np.random.default_rng(seed)
     cumulative = np.cumsum(np.arange(1, len(halo) + 1) ** -0.75)
     shuffled = rng.permutation(halo)
     found = []
-    for _ in range(minibatches):
+    for step in range(minibatches):
+        drifted = np.roll(shuffled, step * len(halo) // 100)
         chosen: np.ndarray = np.empty(0, np.int64)
         while len(chosen) < count:
             draw = np.searchsorted(cumulative, rng.random(count) * cumulative[-1])
             chosen = np.unique(np.concatenate([chosen, draw]))
-        found.append(np.sort(shuffled[rng.choice(chosen, count, replace=False)]))
+        found.append(np.sort(drifted[rng.choice(chosen, count, replace=False)]))
     return found
 
 
@@ -130,7 +135,7 @@ def measure(size: str, width: int, minibatches: int, interval: int, seed: int) -
     usual.fill(first, rows)
     outs = np.empty((count, width), np.float32), np.empty((count, width), np.float32)
     at = np.arange(count)
-    share = min(1.0, count / capacity / 4)
+    share = min(1.0, count / capacity)
     times: dict[str, list[float]] = {
         f"{who}_{kind}": [] for who in ("ours", "usual") for kind in ("plain", "replace")
     }

@@ -77,10 +77,10 @@ class Naive:
             for n in misses:
                 self.counts[n] = self.counts.get(n, 0.0) + 1
             stale = [n for n, s in self.scores.items() if s < threshold * (1 - 1e-9)]
-        stale.sort(key=lambda n: (self.tie(self.scores[n], decay), n))
         entrants: list[int] = []
         victims: list[int] = []
         if share is not None and self.kind != "degree":
+            stale.sort(key=lambda n: (self.tie(self.scores[n], decay), n))
             ranked = sorted(self.counts, key=lambda n: (-self.tie(self.counts[n], 0.95), n))
             free = self.capacity - len(self.scores)
             k = min(math.ceil(share * (len(stale) + free)), len(ranked))
