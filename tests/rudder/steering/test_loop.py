@@ -220,11 +220,11 @@ def test_async_never_waits_and_never_has_two_questions_open(
 def test_a_late_answer_is_dropped_and_the_next_question_goes_out(
     gated: Gated, make_task: Callable[..., Task], make_row: Make
 ) -> None:
-    steering = Steering(ThreadAsker(gated), make_task(), deadline_s=0.05)
+    steering = Steering(ThreadAsker(gated), make_task(), deadline_s=0.5)
     steering.before_pull(0)
     steering.after_pull(make_row(0))
     _until(lambda: gated.asked == [1])
-    time.sleep(0.06)
+    time.sleep(0.55)
     assert steering.before_pull(1).decision is None  # closes the question
     steering.after_pull(make_row(1))  # asks the next one
     gated.gate.set()  # answers the first, too late, and then the second

@@ -128,9 +128,9 @@ def test_a_hung_process_times_out_and_is_replaced(
     plugin: PluginFile, make_task: Callable[..., Task], make_row: Make
 ) -> None:
     controller = ProcessController(
-        Spec("test-apart", {"hang_at": 2}), [plugin], answer_timeout_s=0.6
+        Spec("test-apart", {"hang_at": 2}), [plugin], answer_timeout_s=1.7
     )
-    steering = Steering(ThreadAsker(controller), make_task(), mode="sync", deadline_s=0.5)
+    steering = Steering(ThreadAsker(controller), make_task(), mode="sync", deadline_s=1.5)
     got = [d is not None for d in drive(steering, make_row, 3)]
     assert got == [False, True, False]
     _until(lambda: controller._process is None)
