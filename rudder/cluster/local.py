@@ -174,7 +174,7 @@ class LocalCluster(Cluster):
             try:
                 message = {"do": "spawn", "id": process.number}
                 channel.send(self._end_of(warm), message, (parcel, writer))
-            except OSError as error:
+            except (OSError, ClusterError) as error:
                 os.close(output)
                 self.pump()
                 raise ClusterError(f"cannot start {role.name}: {self._failure or error}") from error

@@ -143,8 +143,11 @@ class _Job:
 
     def start(self) -> None:
         for role in self._roles:
-            role.log.parent.mkdir(parents=True, exist_ok=True)
-            log = role.log.open("wb", buffering=0)
+            try:
+                role.log.parent.mkdir(parents=True, exist_ok=True)
+                log = role.log.open("wb", buffering=0)
+            except OSError as error:
+                raise ClusterError(f"cannot make the log of {role.name}: {error}") from error
             try:
                 process = self._cluster.spawn(role)
             except BaseException:

@@ -301,9 +301,12 @@ def test_signals_end_everything_and_then_have_their_usual_effect(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_output_that_cannot_be_kept_is_an_error(
-    cluster: PlainCluster, role: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_that_cannot_be_kept_is_an_error(cluster: PlainCluster, role: Any) -> None:
+    blocked = Role(0, "trainer", 0, Path("/dev/null/log"), argv=("/bin/true",))
+    with pytest.raises(
+        ClusterError, match=r"cannot make the log of trainer 0 on host0: .*/dev/null"
+    ):
+        Supervisor(cluster).run([blocked])
     full = Path("/dev/full")
     talker = Role(0, "trainer", 0, full, argv=role("print('x'); pause()").argv)
     with pytest.raises(ClusterError, match=r"cannot keep the output of trainer 0.*No space"):
