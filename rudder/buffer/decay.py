@@ -98,13 +98,17 @@ class DecayLedger:
     def _reserve_buckets(self) -> None:
         """Room for every bucket that the next minibatch can reach."""
         rule, now = self.rule, self.step + 1
-        # No score exceeds what an access at every minibatch would give; likewise the counts.
+        # The most that a count and a score can have reached by an access at every minibatch.
         high_count = now + 1.0
-        high_score = max(rule.initial, high_count, rule.threshold)
-        high_score = high_score * max(rule.on_access, 1.0) + rule.gain * (now + 1)
+        if rule.count_on_miss < 1:
+            high_count = min(high_count, 1 / (1 - rule.count_on_miss))
+        high_score = max(rule.initial, high_count if rule.entrant == "count" else 0.0)
+        high_score = max(high_score + rule.gain * now, rule.threshold)
+        if rule.victim == "score":
+            high_count += high_score
         ahead = math.log(high_score / rule.threshold) / -math.log(rule.decay)
         self._scores = _grown(self._scores, 2 * (now + math.ceil(ahead) + 4))
-        ahead = math.log(max(high_count, high_score)) / -math.log(rule.count_decay)
+        ahead = math.log(high_count) / -math.log(rule.count_decay)
         self._counts = _grown(self._counts, 2 * (now + math.ceil(ahead) + 4))
 
     def slots(self) -> tuple[Ids, Ids]:

@@ -55,6 +55,7 @@ TINY = 1e-300
 """Values are held at this from below, so that their logarithm exists."""
 
 _log = logging.getLogger(__name__)
+_uncached: list[str] = []
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -67,7 +68,9 @@ def _jit(function: _F) -> _F:
     try:
         return cast(_F, numba.njit(cache=True, nogil=True)(function))
     except RuntimeError as error:  # numba found no folder that it may write to
-        _log.warning("kernels are compiled anew in each process: %s", error)
+        if not _uncached:
+            _log.warning("kernels are compiled anew in each process: %s", error)
+        _uncached.append(function.__name__)
         return cast(_F, numba.njit(nogil=True)(function))
 
 

@@ -33,6 +33,9 @@ decimals: two values that differ by less than about 1e-9 of themselves tie, howe
 computed. (The expression does not change while a node is idle, so the time of comparison does not
 matter.) Ties go to the smaller id."""
 
+MIN_DECAY_STEP = 1e-5
+"""Decay per minibatch lies between this and 1 minus this."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyTags:
@@ -130,7 +133,7 @@ class DecayRule:
     was accessed, else ``score * decay``. A remote node that was missed becomes a candidate: its
     count becomes ``count * count_on_miss + 1`` in a minibatch that misses it, else
     ``count * count_decay``. Candidates are the nodes that are not buffered and have a count above
-    0. Values below 1e-300 are held there.
+    0. A value is held at 1e-300 from below at each access.
 
     Attributes:
         decay, on_access, gain: how a score moves.
@@ -153,19 +156,25 @@ class DecayRule:
     victim: Literal["zero", "score"] = "zero"
 
     def __post_init__(self) -> None:
-        # Closer to 1 the slack of STALE_SLACK would no longer be small against one step.
+        # Closer to 1, buckets of one step of decay would be too many.
         for name in ("decay", "count_decay"):
             value = getattr(self, name)
-            if not 1e-6 <= value <= 1 - 1e-6:
-                raise SpecError(f"{name} = {value!r} must lie in 1e-6..1-1e-6")
-        if self.threshold <= 0 or self.initial <= 0:
-            raise SpecError(
-                f"threshold and initial score must be above 0, found {self.threshold!r} and "
-                f"{self.initial!r}"
-            )
-        # Values may only fall while a node is idle: the kernels order by the value when touched.
-        if self.on_access < self.decay or self.count_on_miss < self.count_decay or self.gain < 0:
-            raise SpecError("an access must not lower a score more than no access does")
+            if not MIN_DECAY_STEP <= value <= 1 - MIN_DECAY_STEP:
+                raise SpecError(
+                    f"{name} = {value!r} must lie in {MIN_DECAY_STEP}..1-{MIN_DECAY_STEP}"
+                )
+        for name in ("on_access", "count_on_miss"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise SpecError(f"{name} = {value!r} must lie in 0..1")
+        for name in ("threshold", "initial"):
+            value = getattr(self, name)
+            if not 1e-200 <= value <= 1e200:
+                raise SpecError(f"{name} = {value!r} must lie in 1e-200..1e200")
+        if not 0 <= self.gain <= 1e200:
+            raise SpecError(f"gain = {self.gain!r} must lie in 0..1e200")
+        if self.on_access + self.gain == 0:
+            raise SpecError("on_access and gain are both 0: an access would end a node's score")
 
 
 class DecayPolicy(Policy):

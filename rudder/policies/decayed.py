@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rudder.errors import SpecError
-from rudder.policies.base import DecayPolicy, DecayRule, PolicyTags
+from rudder.policies.base import MIN_DECAY_STEP, DecayPolicy, DecayRule, PolicyTags
 
 
 class Score(DecayPolicy):
@@ -28,15 +28,17 @@ class MassiveGNN(DecayPolicy):
     """MassiveGNN's scores: x(1 - alpha) without access, unchanged with.
 
     Args:
-        alpha: decay per minibatch without access, 1e-6..1.
+        alpha: decay per minibatch without access, 1e-5..1-1e-5.
         interval: stale below ``(1 - alpha)**interval``: after more than so many idle minibatches.
 
     An entrant starts with score 1. Candidates are counted as under :class:`Score`.
     """
 
     def __init__(self, alpha: float = 0.05, interval: int = 16) -> None:
-        if not 1e-6 <= alpha <= 1 - 1e-6:
-            raise SpecError(f"massivegnn: alpha = {alpha!r} must lie between 1e-6 and 1 - 1e-6")
+        if not MIN_DECAY_STEP <= alpha <= 1 - MIN_DECAY_STEP:
+            raise SpecError(
+                f"massivegnn: alpha = {alpha!r} must lie in {MIN_DECAY_STEP}..1-{MIN_DECAY_STEP}"
+            )
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise SpecError(f"massivegnn: interval = {interval!r} must be a count, 1 or more")
         threshold = (1 - alpha) ** interval

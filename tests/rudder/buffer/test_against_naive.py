@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rudder.buffer import PersistentBuffer
 from rudder.decision import Decision
-from rudder.policies.base import Policy
+from rudder.policies.base import DecayPolicy, DecayRule, Policy
 from rudder.registries import POLICIES
 
 WIDTH = 3
@@ -45,15 +45,23 @@ class Naive:
     """The definitions of the policies, written down as directly as possible."""
 
     capacity: int
-    kind: str
-    alpha: float = 0.05
-    interval: int = 16
+    threshold: float = 0.95
+    decay: float = 0.95
+    on_access: float = 1.0
+    gain: float = 1.0
+    initial: float = 1.0
+    count_decay: float = 0.95
+    count_on_miss: float = 0.95
+    entrant: str = "count"
+    victim: str = "zero"
+    refetch: bool = False
+    static: bool = False
     step: int = 0
     scores: dict[int, float] = field(default_factory=dict)
     counts: dict[int, float] = field(default_factory=dict)
 
     def fill(self, nodes: Iterable[int]) -> None:
-        self.scores = {int(n): 1.0 for n in nodes}
+        self.scores = {int(n): self.initial for n in nodes}
 
     def tie(self, value: float, decay: float) -> float:
         return round(math.log(value) - self.step * math.log(decay), 9)
@@ -62,39 +70,37 @@ class Naive:
         self.step += 1
         hits = {n for n in nodes if n in self.scores}
         misses = [n for n in nodes if n not in self.scores]
-        massive = self.kind == "massivegnn"
-        decay = 1 - self.alpha if massive else 0.95
-        threshold = (1 - self.alpha) ** self.interval if massive else 0.95
         stale: list[int] = []
-        if self.kind != "degree":
-            for n in self.scores:
-                if n not in hits:
-                    self.scores[n] *= decay
-                elif not massive:
-                    self.scores[n] += 1
+        if not self.static:
+            for n, score in self.scores.items():
+                new = score * self.on_access + self.gain if n in hits else score * self.decay
+                self.scores[n] = new
+            missed = set(misses)
             for n in self.counts:
-                self.counts[n] *= 0.95
+                self.counts[n] *= self.count_on_miss if n in missed else self.count_decay
             for n in misses:
                 self.counts[n] = self.counts.get(n, 0.0) + 1
-            stale = [n for n, s in self.scores.items() if s < threshold * (1 - 1e-9)]
+            stale = [n for n, s in self.scores.items() if s < self.threshold * (1 - 1e-9)]
         entrants: list[int] = []
         victims: list[int] = []
-        if share is not None and self.kind != "degree":
-            stale.sort(key=lambda n: (self.tie(self.scores[n], decay), n))
-            ranked = sorted(self.counts, key=lambda n: (-self.tie(self.counts[n], 0.95), n))
+        if share is not None and not self.static:
+            stale.sort(key=lambda n: (self.tie(self.scores[n], self.decay), n))
+            ranked = sorted(
+                self.counts, key=lambda n: (-self.tie(self.counts[n], self.count_decay), n)
+            )
             free = self.capacity - len(self.scores)
             k = min(math.ceil(share * (len(stale) + free)), len(ranked))
             entrants = ranked[:k]
             victims = stale[: max(k - free, 0)]
-        new = {n: 1.0 if massive else self.counts[n] for n in entrants}
+        new_scores = {n: self.counts[n] if self.entrant == "count" else 1.0 for n in entrants}
         for n in entrants:
             del self.counts[n]
         for n in victims:
             score = self.scores.pop(n)
-            if self.kind == "score-published":
+            if self.victim == "score":
                 self.counts[n] = score
-        self.scores |= new
-        again = entrants if self.kind == "score-published" else set(entrants) - set(misses)
+        self.scores |= new_scores
+        again = entrants if self.refetch else set(entrants) - set(misses)
         return {
             "hits": len(hits),
             "misses": misses,
@@ -105,8 +111,15 @@ class Naive:
 
 
 def naive(spec: str, capacity: int) -> Naive:
+    """The built-in policies' parameters, as they are defined, not as the code has them."""
     resolved = POLICIES.resolve(spec)
-    return Naive(capacity, resolved.name, **resolved.params)
+    if resolved.name == "score-published":
+        return Naive(capacity, victim="score", refetch=True)
+    if resolved.name == "massivegnn":
+        decay = 1 - resolved.params["alpha"]
+        threshold = decay ** resolved.params["interval"]
+        return Naive(capacity, threshold, decay, gain=0.0, entrant="initial")
+    return Naive(capacity, static=resolved.name == "degree")
 
 
 @st.composite
@@ -155,7 +168,37 @@ def decide(share: float | None) -> Decision | None:
 @given(case=access())
 @settings(max_examples=60, deadline=None)
 def test_buffer_equals_naive_model(spec: str, case: dict[str, Any]) -> None:
-    compare(spec, case)
+    compare(POLICIES.build(spec), naive(spec, case["capacity"]), case)
+
+
+class Drawn(DecayPolicy):
+    """A rule that somebody else might write."""
+
+    def __init__(self, rule: DecayRule, refetch: bool) -> None:
+        self.rule = rule
+        self.refetch = refetch  # type: ignore[misc]
+
+
+rules = st.builds(
+    dict,
+    threshold=st.sampled_from([0.3, 0.95, 1.0, 2.5]),
+    decay=st.sampled_from([0.5, 0.8, 0.99]),
+    on_access=st.sampled_from([0.0, 0.4, 1.0]),
+    gain=st.sampled_from([0.0, 1.0, 3.0]),
+    count_decay=st.sampled_from([0.5, 0.9, 0.999]),
+    count_on_miss=st.sampled_from([0.0, 0.9, 1.0]),
+    entrant=st.sampled_from(["count", "initial"]),
+    victim=st.sampled_from(["zero", "score"]),
+).filter(lambda rule: rule["on_access"] + rule["gain"] > 0)
+
+
+@given(case=access(), rule=rules, refetch=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_rule_equals_naive_model(
+    case: dict[str, Any], rule: dict[str, Any], refetch: bool
+) -> None:
+    policy = Drawn(DecayRule(**rule), refetch)
+    compare(policy, Naive(case["capacity"], refetch=refetch, **rule), case)
 
 
 def large_case(seed: int) -> dict[str, Any]:
@@ -187,7 +230,8 @@ def large_case(seed: int) -> dict[str, Any]:
 @pytest.mark.parametrize("spec", ["score", "score-published", "massivegnn:alpha=0.2,interval=2"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_large_buckets_are_chosen_from_in_order(spec: str, seed: int) -> None:
-    compare(spec, large_case(seed))
+    case = large_case(seed)
+    compare(POLICIES.build(spec), naive(spec, case["capacity"]), case)
 
 
 def test_idle_for_thousands_of_minibatches() -> None:
@@ -195,15 +239,14 @@ def test_idle_for_thousands_of_minibatches() -> None:
     steps: list[tuple[list[int], float | None]] = [([1, 2, 3], None), ([2, 9], None)]
     steps += [([], None)] * 3000
     steps += [([2, 5, 9], 0.5), ([1], 1.0), ([], 1.0)]
-    compare("score", {"capacity": 3, "fill": [1, 2], "minibatches": steps})
-    compare("score-published", {"capacity": 3, "fill": [1, 2], "minibatches": steps})
+    for spec in ("score", "score-published"):
+        case = {"capacity": 3, "fill": [1, 2], "minibatches": steps}
+        compare(POLICIES.build(spec), naive(spec, 3), case)
 
 
-def compare(spec: str, case: dict[str, Any]) -> None:
+def compare(policy: Policy, model: Naive, case: dict[str, Any]) -> None:
     """Run a case through both, and compare all that can be seen after each minibatch."""
-    policy: Policy = POLICIES.build(spec)
     buffer = PersistentBuffer(case["capacity"], WIDTH, policy)
-    model = naive(spec, case["capacity"])
     buffer.fill(np.array(case["fill"], np.int64), features(case["fill"]))
     model.fill(case["fill"])
     for nodes, share in case["minibatches"]:

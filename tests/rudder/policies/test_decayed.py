@@ -197,8 +197,10 @@ def test_wrong_parameters_are_refused(spec: str) -> None:
     [
         {"threshold": 0},
         {"threshold": 1, "decay": 1.0},
-        {"threshold": 1, "on_access": 0.1},
+        {"threshold": 1, "on_access": 1.5},
+        {"threshold": 1, "count_on_miss": -0.5},
         {"threshold": 1, "gain": -1.0},
+        {"threshold": 1, "gain": 0.0, "on_access": 0.0},
     ],
 )
 def test_rule_refuses_what_the_kernels_cannot_order(values: dict[str, float]) -> None:
