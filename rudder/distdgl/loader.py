@@ -184,8 +184,9 @@ class DistNodeDataLoader:
             input_nodes, seeds, blocks = next(self._inner)
             sampled = time.perf_counter()
             sampling_bytes = self._payload.take()
-            step = len(self.rows)
-            turn = self._steering.before_pull(step)
+        step = len(self.rows)
+        turn = self._steering.before_pull(step)  # may wait in sync mode: without the lock
+        with RPC_LOCK:
             planned = time.perf_counter()
             served = self.features.serve(input_nodes, turn.decision)
             blocks[0].srcdata[self._features_name] = served.rows

@@ -1,0 +1,85 @@
+"""Other people's scripts on the same hosts: the two examples, unmodified and with five lines."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+
+import pytest
+
+from rudder.distdgl import examples
+from rudder.distdgl.launch import Launched, launch
+from rudder.errors import RoleError, UsageError
+from rudder.home import Home
+from rudder.partition import Partition, ensure_partition
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLES = Path(examples.__file__).parent
+ARGUMENTS = (
+    "--ip_config {ip_config} --part_config {part_config} --graph_name {graph_name} --epochs 2"
+).split()
+
+
+@pytest.fixture(scope="module")
+def partition(engine_home: Home) -> Partition:
+    return ensure_partition(
+        "sbm:nodes=6000", 2, "metis", 0, engine_home.partitions, lambda phase, share: None
+    )
+
+
+def run(name: str, partition: Partition, folder: Path) -> Launched:
+    return launch(EXAMPLES / name, ARGUMENTS, partition, folder, rate=200.0)
+
+
+def epochs(launched: Launched, rank: int) -> list[dict[str, float]]:
+    lines = (launched.logs / f"script-{rank}.log").read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith('{"epoch"')]
+
+
+def test_the_examples_differ_in_five_lines() -> None:
+    plain, steered = ((EXAMPLES / n).read_text().splitlines() for n in ("plain.py", "steered.py"))
+    code = [line for line in difflib.ndiff(plain[7:], steered[7:]) if line.startswith("+ ")]
+    marked = [line for line in code if line.strip("+ ")]
+    assert len(marked) <= 5
+    assert all(line.endswith("# rudder") for line in marked)
+    assert "rudder" not in "\n".join(plain[7:])
+
+
+def test_a_plain_script_runs_unmodified_and_five_lines_save_traffic(
+    partition: Partition, tmp_path: Path
+) -> None:
+    plain = run("plain.py", partition, tmp_path / "plain")
+    steered = run("steered.py", partition, tmp_path / "steered")
+    for launched in (plain, steered):
+        for rank in range(2):
+            told = epochs(launched, rank)
+            assert [t["epoch"] for t in told] == [0, 1]
+            assert told[1]["loss"] < told[0]["loss"]
+    sent = [sum(c["tx_bytes"] for c in x.host_counters) for x in (plain, steered)]
+    assert sent[1] < 0.9 * sent[0]
+
+
+def test_a_script_that_fails_is_named_with_its_last_words(
+    partition: Partition, tmp_path: Path
+) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one')\n")
+    with pytest.raises(RoleError, match=r"script 1 on host1[\s\S]*rank one"):
+        launch(script, [], partition, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "says"),
+    [
+        ("nowhere.py", [], "no such script"),
+        ("plain.py", ["{ipconfig}"], "placeholder"),
+        ("plain.py", ["{"], "placeholder"),
+    ],
+)
+def test_wrong_use_is_told(
+    partition: Partition, tmp_path: Path, script: str, arguments: list[str], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        launch(EXAMPLES / script, arguments, partition, tmp_path / "run")
