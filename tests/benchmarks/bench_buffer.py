@@ -95,17 +95,17 @@ class UsualWay:
 
 
 def accesses(halo: np.ndarray, count: int, minibatches: int, seed: int) -> list[np.ndarray]:
-    """Distinct ascending ids, drawn with weight 1 / rank**0.75, ranks shuffled over the ids.
+    """Distinct ascending ids, drawn with weight 1 / rank**0.75 from half of the halo.
 
-    The shuffle moves on by a hundredth of the halo per minibatch, so that there is always
-    something stale to replace.
+    Ranks are shuffled over the ids. The half moves on by a fiftieth of the halo per minibatch, so
+    that there is always something stale to replace.
     """
     rng = np.random.default_rng(seed)
-    cumulative = np.cumsum(np.arange(1, len(halo) + 1) ** -0.75)
+    cumulative = np.cumsum(np.arange(1, len(halo) // 2 + 1) ** -0.75)
     shuffled = rng.permutation(halo)
     found = []
     for step in range(minibatches):
-        drifted = np.roll(shuffled, step * len(halo) // 100)
+        drifted = np.roll(shuffled, -step * len(halo) // 50)
         chosen: np.ndarray = np.empty(0, np.int64)
         while len(chosen) < count:
             draw = np.searchsorted(cumulative, rng.random(count) * cumulative[-1])
