@@ -38,8 +38,8 @@ class DecayLedger:
     def _clear(self) -> None:
         self._records = Records(self.capacity)
         self._slot_record: Ids = np.full(self.capacity, -1, np.int64)
-        self._scores: Ids = np.zeros((0, 3), np.int64)
-        self._counts: Ids = np.zeros((0, 3), np.int64)
+        self._scores: Ids = np.zeros((0, kernels.CHAIN_WIDTH), np.int64)
+        self._counts: Ids = np.zeros((0, kernels.CHAIN_WIDTH), np.int64)
         self._reserve_buckets()
 
     @property
@@ -162,7 +162,7 @@ class DecayLedger:
 def _grown(chains: Ids, rows: int) -> Ids:
     if rows <= len(chains):
         return chains
-    grown = np.zeros((max(rows, 2 * len(chains)), 3), np.int64)
+    grown = np.zeros((max(rows, 2 * len(chains)), kernels.CHAIN_WIDTH), np.int64)
     grown[: len(chains)] = chains
     return grown
 

@@ -38,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 
 ID, VALUE, KEY, TOUCHED, SLOT, NEXT, PREV, CHAIN = range(8)
 """Columns of a record. SLOT: -1 = not buffered; ``-2 - j`` = miss ``j`` of step TOUCHED."""
-HEAD, TAIL, COUNT = range(3)
+HEAD, TAIL, COUNT, CHAIN_WIDTH = range(4)
 """Columns of the chain arrays."""
 RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SINK, SCALARS = range(9)
 """Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates).
@@ -383,27 +383,40 @@ def advance(
     return hits
 
 
+@_inline
+def _less(keys: Ids, ids: Ids, a: int, b: int) -> Any:
+    return keys[a] < keys[b] or (keys[a] == keys[b] and ids[a] < ids[b])
+
+
 @_jit
 def _select(rec: Ids, items: Ids, need: int) -> None:
     """Reorder ``items`` so that the ``need`` first by (key, id) stand in front (quickselect)."""
+    keys = np.empty(len(items), np.int64)
+    ids = np.empty(len(items), np.int64)
+    for i in range(len(items)):
+        keys[i] = rec[items[i], KEY]
+        ids[i] = rec[items[i], ID]
     low = 0
     high = len(items) - 1
     while low < high:
-        # The median of three as pivot; keys and ids are distinct pairs.
+        # The median of three as pivot; (key, id) pairs are distinct.
         mid = (low + high) // 2
-        a, b, c = items[low], items[mid], items[high]
-        if _before(rec, b, a):
+        a, b, c = low, mid, high
+        if _less(keys, ids, b, a):
             a, b = b, a
-        if _before(rec, c, b):
-            b = a if _before(rec, c, a) else c
+        if _less(keys, ids, c, b):
+            b = a if _less(keys, ids, c, a) else c
+        key, node = keys[b], ids[b]
         i = low
         j = high
         while i <= j:
-            while _before(rec, items[i], b):
+            while keys[i] < key or (keys[i] == key and ids[i] < node):
                 i += 1
-            while _before(rec, b, items[j]):
+            while keys[j] > key or (keys[j] == key and ids[j] > node):
                 j -= 1
             if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                ids[i], ids[j] = ids[j], ids[i]
                 items[i], items[j] = items[j], items[i]
                 i += 1
                 j -= 1
@@ -429,13 +442,32 @@ def _sorted(rec: Ids, items: Ids) -> Ids:
 
 
 @_jit
-def _gather(rec: Ids, chains: Ids, c: int, out: Ids, at: int) -> int:
-    r = chains[c, HEAD] if chains[c, COUNT] else -1
-    while r >= 0:
-        out[at] = r
-        at += 1
-        r = rec[r, NEXT]
-    return at
+def _gather(rec: Ids, chains: Ids, c: int, out: Ids, at: int) -> Any:
+    """Write a chain's records to ``out`` from ``at`` on, in order; returns where they end.
+
+    From both ends at once: each end waits for its own reads.
+    """
+    size = chains[c, COUNT]
+    first, last = at, at + size - 1
+    head, tail = chains[c, HEAD], chains[c, TAIL]
+    while first < last:
+        out[first] = head
+        out[last] = tail
+        head = rec[head, NEXT]
+        tail = rec[tail, PREV]
+        first += 1
+        last -= 1
+    if first == last:
+        out[first] = head
+    return at + size
+
+
+@_jit
+def _clear(chains: Ids, bucket: int) -> None:
+    for c in (2 * bucket, 2 * bucket + 1):
+        chains[c, COUNT] = 0
+        chains[c, HEAD] = -1
+        chains[c, TAIL] = -1
 
 
 @_jit
@@ -453,9 +485,14 @@ def _take_part(rec: Ids, chains: Ids, bucket: int, need: int, budget: int, out: 
         items = np.empty(tidy + loose, np.int64)
         _gather(rec, chains, c + 1, items, _gather(rec, chains, c, items, 0))
         _select(rec, items, need)
+        out[:need] = items[:need]
+        if 2 * need > len(items):  # cheaper to link the others anew
+            _clear(chains, bucket)
+            for i in range(need, len(items)):
+                _append(rec, chains, c + 1, items[i])
+            return
         for i in range(need):
-            out[i] = items[i]
-            _unlink(rec, chains, out[i])
+            _unlink(rec, chains, items[i])
         return
     # A bucket that is large against the work at hand is put in order once, not looked through
     # again at every replacement.
@@ -464,10 +501,7 @@ def _take_part(rec: Ids, chains: Ids, bucket: int, need: int, budget: int, out: 
     items = _sorted(rec, items)
     if 4 * loose > tidy:
         first = chains[c, HEAD] if tidy else -1
-        for j in (c, c + 1):
-            chains[j, COUNT] = 0
-            chains[j, HEAD] = -1
-            chains[j, TAIL] = -1
+        _clear(chains, bucket)
         for i in range(loose):
             while first >= 0 and _before(rec, first, items[i]):
                 after = rec[first, NEXT]
@@ -508,9 +542,7 @@ def _take(
         elif size <= need - at:
             for c in (2 * bucket, 2 * bucket + 1):
                 at = _gather(rec, chains, c, out, at)
-                chains[c, COUNT] = 0
-                chains[c, HEAD] = -1
-                chains[c, TAIL] = -1
+            _clear(chains, bucket)
             bucket += way
         else:
             _take_part(rec, chains, bucket, need - at, 4 * (need + extra) + 256, out[at:])
@@ -536,6 +568,12 @@ def replace(
     state[STALE] -= rows - free
     state[CANDIDATES] -= rows
     for i in range(rows):
+        if i % BLOCK == 0:  # read the next records ahead, as at _touch
+            stop = min(i + BLOCK, rows)
+            for j in range(i, stop):
+                state[SINK] += rec[chosen[j], SLOT]
+            for j in range(max(i - free, 0), stop - free):
+                state[SINK] += rec[victims[j], SLOT]
         if i < free:
             slot = state[OCCUPIED]
             state[OCCUPIED] = slot + 1
