@@ -29,7 +29,8 @@ class Record:
 
     Attributes:
         local_id: made here, also a tag of the run: how a second attempt finds the first one's.
-        uri: the tracking store that the user asked for, without password.
+        uri: the tracking store that the user asked for, without password; None = the default
+            store of the data directory, wherever that is moved.
         experiment, name: names of experiment and run.
         start_ms, end_ms: when it ran, ms since 1970 UTC; ``end_ms`` None = still running.
         status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
@@ -37,7 +38,7 @@ class Record:
     """
 
     local_id: str
-    uri: str
+    uri: str | None
     experiment: str
     name: str
     start_ms: int
@@ -100,6 +101,8 @@ def pack(
     part = folder.with_name(f".{record.local_id}.part")
     artifacts = part / "artifacts"
     try:
+        if part.exists():  # a first attempt broke off
+            shutil.rmtree(part)
         artifacts.mkdir(parents=True)
         for name, value in specs.items():
             (artifacts / name).write_text(json.dumps(value, indent=2) + "\n")

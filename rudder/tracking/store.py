@@ -6,16 +6,19 @@ import fcntl
 import logging
 import os
 import re
+import socket
+import sqlite3
 import ssl
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from rudder.errors import TrackingError, UsageError
 from rudder.home import Home
@@ -25,6 +28,7 @@ PROBE_TIMEOUT_S = 3.0
 LOCK_TIMEOUT_S = 120.0
 """Seconds to wait for other processes that write to the same SQLite file."""
 
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _ENVIRONMENT = {
     # Usage statistics leave the machine only if the user asks for it.
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -53,22 +57,16 @@ class Store:
 
     def __init__(self, home: Home, uri: str | None = None) -> None:
         self.uri = uri or home.mlflow_uri
-        if not re.match(r"[a-z][a-z0-9+.-]*:", self.uri):
-            raise UsageError(
-                f"{self.uri!r} is no tracking URI; write http://HOST:PORT of an MLflow server, "
-                "or a database such as sqlite:////absolute/path/mlflow.db"
-            )
-        self._artifacts = home.mlflow_artifacts if self.uri == home.mlflow_uri else None
-        self._client: Any = None
-
-    @property
-    def shown(self) -> str:
+        self.shown = _without_password(self.uri)
         """The URI without its password, for messages and files."""
-        parts = urlsplit(self.uri)
-        if parts.password is None:
-            return self.uri
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+        self.is_default = self.uri == home.mlflow_uri
+        if self.is_default and "?" in self.uri:
+            raise UsageError(
+                f"{home.root}: a '?' cannot stand in the path of an SQLite store; "
+                "choose another data directory: --home"
+            )
+        self._artifacts = home.mlflow_artifacts if self.is_default else None
+        self._client: Any = None
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -90,14 +88,14 @@ class Store:
 
         with self._alone() as file:
             try:
-                if file is not None and not file.exists():
-                    _make_tables(file)
+                if file is not None:
+                    _open_or_make(file)
                 if self._client is None:
                     self._client = MlflowClient(tracking_uri=self.uri)
                 yield self._client
             except UnsupportedModelRegistryStoreURIException as error:
                 raise UsageError(f"MLflow has no store for {self.shown}: {error}") from error
-            except (MlflowException, SQLAlchemyError, OSError) as error:
+            except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
                 reason = str(error).strip().partition("\n")[0]
                 raise TrackingError(
                     f"MLflow at {self.shown} failed: {type(error).__name__}: {reason}"
@@ -128,18 +126,17 @@ class Store:
         return str(found.experiment_id)
 
     def _probe(self) -> None:
-        """Fail within seconds when no HTTP server answers; any answer is fine."""
-        if not self.uri.startswith(("http://", "https://")):
-            return
+        """Fail within seconds when no server answers; MLflow itself would try for minutes."""
+        parts = urlsplit(self.uri)
+        port = parts.port or _PORTS.get(parts.scheme.partition("+")[0])
         try:
-            urllib.request.urlopen(f"{self.uri.rstrip('/')}/health", timeout=PROBE_TIMEOUT_S)
-        except urllib.error.HTTPError:
-            return
-        except (OSError, ValueError) as error:
+            if parts.scheme in ("http", "https"):
+                _ask(parts._replace(netloc=parts.netloc.rpartition("@")[2]))  # without password
+            elif parts.hostname and port:
+                socket.create_connection((parts.hostname, port), PROBE_TIMEOUT_S).close()
+        except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLError):
-                return  # it answered; MLflow has its own settings for certificates
-            raise TrackingError(f"no MLflow server answers at {self.shown}: {reason}") from error
+            raise TrackingError(f"no MLflow store answers at {self.shown}: {reason}") from error
 
     @contextmanager
     def _alone(self) -> Iterator[Path | None]:
@@ -152,8 +149,28 @@ class Store:
             yield Path(path)
 
 
-def _make_tables(file: Path) -> None:
-    """A fresh store appears whole: making its tables takes seconds and does not survive a stop."""
+def _ask(server: SplitResult) -> None:
+    """Any answer will do: MLflow has its own words for a refused password or certificate."""
+    url = f"{urlunsplit(server).rstrip('/')}/health"
+    try:
+        with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S):
+            return
+    except urllib.error.HTTPError:
+        return
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ssl.SSLError):
+            raise
+
+
+def _open_or_make(file: Path) -> None:
+    """Fail at once where SQLite cannot open the file; make the tables of one that is not there.
+
+    A fresh store appears whole: making its tables takes seconds and does not survive a stop.
+    """
+    if file.exists():
+        with closing(sqlite3.connect(file, timeout=LOCK_TIMEOUT_S)) as connection:
+            connection.execute("PRAGMA schema_version")
+        return
     from mlflow import MlflowClient
 
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:8]}.part")
@@ -191,6 +208,28 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _without_password(uri: str) -> str:
+    """``uri`` fit to be shown.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        if not re.match(r"[a-z][a-z0-9+.-]*:", uri):
+            raise ValueError("it names no kind of store")
+        parts = urlsplit(uri)
+        password, _ = parts.password, parts.port  # what is no port raises
+    except ValueError as error:
+        raise UsageError(
+            f"{uri!r} is no tracking URI ({error}); write http://HOST:PORT of an MLflow server, "
+            "or a database such as sqlite:////absolute/path/mlflow.db"
+        ) from error
+    if password is None:
+        return uri
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
 
 
 def environment() -> dict[str, str]:

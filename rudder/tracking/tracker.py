@@ -66,7 +66,7 @@ class Tracker:
         """
         record = outbox.Record(
             local_id=uuid.uuid4().hex,
-            uri=self.store.shown,
+            uri=None if self.store.is_default else self.store.shown,
             experiment=experiment,
             name=clip(name or f"{scenario.graph} {controller}", 200),
             start_ms=_now_ms(),
@@ -81,7 +81,7 @@ class TrackedRun:
 
     Attributes:
         run_id: id in MLflow, from the start of the block; None while the store is unreachable.
-        problem: why the store could not be reached; None while all is well.
+        problem: why the store could not be reached last; None while all is well.
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class TrackedRun:
                 self.run_id = open_run(client, self._tracker.store, self._record)
                 log_params(client, self.run_id, self._record)
         except TrackingError as error:
-            self._unreachable(error)
+            self.problem = str(error)
+            _log.warning("%s. Training goes on; the run is sent when it ends.", error)
         return self
 
     def __exit__(
@@ -174,20 +175,15 @@ class TrackedRun:
         self._ended = True
         try:
             self.run_id = send(self._tracker.store, package) or self.run_id
-        except TrackingError as problem:
-            self._unreachable(problem)
+            self.problem = None
+        except TrackingError as error:
+            self.problem = str(error)
+            _log.warning(
+                "%s. The run is kept in %s: 'rudder sync' sends it.", error, package.folder
+            )
         except KeyboardInterrupt:
             _log.warning("Interrupted while sending; 'rudder sync' sends the run again.")
             raise
-
-    def _unreachable(self, error: TrackingError) -> None:
-        if self.problem is None:
-            _log.warning(
-                "%s. The run is kept in %s; 'rudder sync' sends it later.",
-                error,
-                self._tracker.home.outbox,
-            )
-        self.problem = str(error)
 
 
 def _tags(scenario: Scenario, controller: Spec, given: Mapping[str, str]) -> dict[str, str]:

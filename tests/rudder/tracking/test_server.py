@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -98,7 +99,7 @@ def test_a_server_that_goes_away_fails_no_run_and_gets_it_later_once(
         tracked.finish(make_result())
         assert time.monotonic() - before < SECONDS
     assert tracked.problem is not None
-    assert "no MLflow server answers" in tracked.problem
+    assert "no MLflow store answers" in tracked.problem
 
     before = time.monotonic()
     (row,) = sync(home)
@@ -138,11 +139,48 @@ def test_a_server_that_never_was(
     assert run.info.run_name == "sbm:nodes=500 fixed:interval=16"
 
 
+def test_a_database_server_that_is_absent_costs_seconds(
+    home: Home, make_result: MakeResult
+) -> None:
+    before = time.monotonic()
+    kept_run(home, f"postgresql://me:secret@127.0.0.1:{free_port()}/mlflow", make_result())
+    assert time.monotonic() - before < SECONDS
+
+
 def test_a_host_that_swallows_everything_costs_seconds(home: Home, make_result: MakeResult) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         before = time.monotonic()
         kept_run(home, f"http://127.0.0.1:{silent.getsockname()[1]}", make_result())
         assert time.monotonic() - before < SECONDS
+
+
+def test_something_that_speaks_no_http(home: Home, make_result: MakeResult) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        child = os.fork()
+        if not child:
+            while True:
+                connection, _ = listener.accept()
+                connection.recv(1)
+                connection.sendall(b"SSH-2.0-none\r\n")
+                connection.close()
+        try:
+            kept_run(home, f"http://127.0.0.1:{listener.getsockname()[1]}", make_result())
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def test_a_server_that_comes_up_during_a_run(
+    up: Server, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
+) -> None:
+    up.stop()
+    with Tracker(home, up.uri).run(scenario, controller) as tracked:
+        assert tracked.run_id is None
+        up.start()
+        tracked.finish(make_result())
+    assert tracked.problem is None
+    assert tracked.run_id is not None
+    assert list(home.outbox.iterdir()) == []
 
 
 @pytest.mark.parametrize("at", ["rudder.tracking.sending._log_tags", "discard"])

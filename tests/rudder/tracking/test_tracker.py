@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import TrackedRun, Tracker
 from rudder.tracking.provenance import code_version
+from rudder.tracking.sending import sync
 from rudder.tracking.store import environment
 
 from .conftest import MakeResult, make_table
@@ -291,12 +293,22 @@ def test_a_store_that_breaks_stops_no_run(
     assert (home.outbox / tracked.local_id / "artifacts" / "run.json").exists()
 
 
-@pytest.mark.parametrize("uri", ["nonsense", "/tmp/somewhere", "gopher://host/1"])
+@pytest.mark.parametrize(
+    "uri", ["nonsense", "/tmp/somewhere", "gopher://host/1", "http://host:port", "http://[::1"]
+)
 def test_a_uri_that_is_none_is_wrong_use(
     home: Home, scenario: Scenario, controller: Spec, uri: str
 ) -> None:
-    with pytest.raises(UsageError, match=uri), Tracker(home, uri).run(scenario, controller):
+    with (
+        pytest.raises(UsageError, match=re.escape(uri)),
+        Tracker(home, uri).run(scenario, controller),
+    ):
         pass
+
+
+def test_a_data_directory_that_sqlite_cannot_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="what"):
+        Tracker(Home.resolve(tmp_path / "what?"))
 
 
 def test_a_password_is_neither_shown_nor_stored(home: Home) -> None:
@@ -322,6 +334,36 @@ def test_usage_statistics_are_off_unless_asked_for(
     assert done.stdout.strip() == "True", done.stderr
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "false")
     assert environment()["MLFLOW_DISABLE_TELEMETRY"] == "false"
+
+
+def test_a_data_directory_that_is_moved_keeps_its_outbox_and_takes_any_name(
+    tmp_path: Path, fresh_store: Path, make_result: MakeResult
+) -> None:
+    home = Home.resolve(tmp_path / "für 100% #1")
+    result = make_result()
+    (home.root / "mlflow.db").mkdir()  # nobody can open that
+    with Tracker(home).run(result.scenario, result.controller) as tracked:
+        tracked.finish(result)
+    assert tracked.problem is not None
+    (home.root / "mlflow.db").rmdir()
+    shutil.copy(fresh_store, home.root / "mlflow.db")
+    moved = Home(home.root.rename(tmp_path / "für 100% #2"))
+    (row,) = sync(moved)
+    assert row["sent"], row["reason"]
+    with Tracker(moved).store.session() as client:
+        assert "run.json" in artifact_paths(client, row["run_id"])
+
+
+def test_a_second_attempt_to_pack_starts_anew(
+    tracker: Tracker, client: Any, scenario: Scenario, controller: Spec, make_result: MakeResult
+) -> None:
+    tracked = tracker.run(scenario, controller)
+    with pytest.raises(TypeError), tracked:
+        tracked.finish(make_result(made_up=object()))  # no JSON
+    run = client.get_run(tracked.run_id)
+    assert run.info.status == "FAILED"
+    assert "TypeError" in run.data.tags["rudder.error"]
+    assert "minibatches.parquet" not in artifact_paths(client, tracked.run_id)
 
 
 def test_importing_the_tracker_is_light() -> None:
