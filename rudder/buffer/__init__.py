@@ -7,6 +7,6 @@ Importing this package imports numpy only; the compiled kernels load with the fi
 from rudder.buffer.capacity import resolve_capacity
 from rudder.buffer.fills import fill_ids
 from rudder.buffer.persistent import PersistentBuffer, Plan
-from rudder.buffer.warm import warm
+from rudder.buffer.warming import warm
 
 __all__ = ["PersistentBuffer", "Plan", "fill_ids", "resolve_capacity", "warm"]
