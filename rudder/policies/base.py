@@ -108,7 +108,7 @@ class Policy:
     """
 
     tags: ClassVar[PolicyTags] = PolicyTags()
-    refetch: ClassVar[bool] = False
+    refetch: bool = False
     """Entrants are fetched again even when they are among the misses of the same pull."""
 
     def ledger(self, capacity: int) -> Ledger:

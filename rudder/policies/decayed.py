@@ -21,7 +21,7 @@ class ScorePublished(DecayPolicy):
     """The published code's rule, for comparison: victims come back at once, rows are refetched."""
 
     rule = DecayRule(threshold=0.95, victim="score")
-    refetch: ClassVar[bool] = True
+    refetch = True
 
 
 class MassiveGNN(DecayPolicy):

@@ -176,7 +176,7 @@ class Drawn(DecayPolicy):
 
     def __init__(self, rule: DecayRule, refetch: bool) -> None:
         self.rule = rule
-        self.refetch = refetch  # type: ignore[misc]
+        self.refetch = refetch
 
 
 rules = st.builds(
