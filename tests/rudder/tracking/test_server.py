@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,44 @@ SECONDS = 15
 """What an absent server may cost a run at most, generously for a busy machine."""
 
 
+class Gate:
+    """An address through which the server is reached, and that can be shut: then nobody answers."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._port = free_port()
+        self._listener: socket.socket | None = None
+        self.uri = f"http://127.0.0.1:{self._port}"
+
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def shut(self) -> None:
+        assert self._listener is not None
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # shut
+            while True:
+                inner, _ = listener.accept()
+                outer = socket.create_connection(("127.0.0.1", self._server.port))
+                for ends in ((inner, outer), (outer, inner)):
+                    threading.Thread(target=_pump, args=ends, daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other direction has ended
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
 @pytest.fixture
-def up(server: Server) -> Iterator[Server]:
-    """The server, running before and after the test."""
-    yield server
-    server.start()
+def gate(server: Server) -> Gate:
+    """A way to the server that is still shut."""
+    return Gate(server)
 
 
 @pytest.fixture
@@ -90,11 +124,12 @@ def test_a_run_on_a_server(
 
 
 def test_a_server_that_goes_away_fails_no_run_and_gets_it_later_once(
-    up: Server, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
+    gate: Gate, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
 ) -> None:
-    with Tracker(home, up.uri).run(scenario, controller) as tracked:
+    gate.open()
+    with Tracker(home, gate.uri).run(scenario, controller) as tracked:
         started_as = tracked.run_id
-        up.stop()
+        gate.shut()
         before = time.monotonic()
         tracked.finish(make_result())
         assert time.monotonic() - before < SECONDS
@@ -106,14 +141,14 @@ def test_a_server_that_goes_away_fails_no_run_and_gets_it_later_once(
     assert time.monotonic() - before < SECONDS
     assert row["sent"] is False
     assert row["run_id"] is None
-    assert up.uri in row["reason"]
+    assert gate.uri in row["reason"]
 
-    up.start()
+    gate.open()
     (row,) = sync(home)
     assert (row["sent"], row["run_id"], row["reason"]) == (True, started_as, None)
     assert sync(home) == []
     assert list(home.outbox.iterdir()) == []
-    with Store(home, up.uri).session() as client:
+    with Store(home, gate.uri).session() as client:
         (run,) = runs_of(client, tracked.local_id)
         assert run.info.run_id == started_as
         assert run.info.status == "FINISHED"
@@ -171,12 +206,11 @@ def test_something_that_speaks_no_http(home: Home, make_result: MakeResult) -> N
 
 
 def test_a_server_that_comes_up_during_a_run(
-    up: Server, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
+    gate: Gate, home: Home, scenario: Scenario, controller: Spec, make_result: MakeResult
 ) -> None:
-    up.stop()
-    with Tracker(home, up.uri).run(scenario, controller) as tracked:
+    with Tracker(home, gate.uri).run(scenario, controller) as tracked:
         assert tracked.run_id is None
-        up.start()
+        gate.open()
         tracked.finish(make_result())
     assert tracked.problem is None
     assert tracked.run_id is not None
