@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rudder.buffer import resolve_capacity
+from rudder.cluster.local import LocalCluster
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
@@ -22,7 +23,7 @@ from rudder.distdgl.job import Job
 from rudder.engine import Engine, RunOptions
 from rudder.errors import ResultError
 from rudder.partition import Partition, ensure_partition
-from rudder.registries import POLICIES
+from rudder.registries import DATASETS, POLICIES
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -55,44 +56,55 @@ class DistDGLEngine(Engine):
         resolved = resolve(scenario, controller)
         scenario, controller = resolved.scenario, resolved.spec
         POLICIES.check(scenario.policy)
-        partition = ensure_partition(
-            scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
-            options.home.partitions, options.progress,
-        )  # fmt: skip
-        check_capacity(scenario, partition)
-        job = Job(
-            scenario, controller, partition.folder, options.run_dir, options.plugins, options.verify
-        )
-        job.save()
-        counters = self._train(job, partition, _Watch(scenario, options))
+        DATASETS.check(scenario.graph)
+        # Hosts first: their imports go on while the graph is read.
+        with self._hosts(scenario.parts, scenario.rate) as cluster:
+            partition = ensure_partition(
+                scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
+                options.home.partitions, options.progress,
+            )  # fmt: skip
+            check_capacity(scenario, partition)
+            job = Job(
+                scenario, controller, partition.folder, options.run_dir, options.plugins,
+                options.verify,
+            )  # fmt: skip
+            job.save()
+            counters = _train(job, partition, cluster, _Watch(scenario, options))
         return gather(job, counters)
 
-    def _train(self, job: Job, partition: Partition, watch: _Watch) -> list[dict[str, Any]]:
-        scenario, logs = job.scenario, job.run_dir / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        with self._hosts(scenario.parts, scenario.rate) as cluster:
-            before = cluster.counters()
-            environment = Environment(
-                cluster.hosts, partition.config, scenario.trainers, cluster.interface,
-                job.run_dir / "ip_config.txt",
-            )  # fmt: skip
-            environment.write_ip_config()
-            trainers = [
-                Role(
-                    host=host.index,
-                    kind="trainer",
-                    index=host.index * scenario.trainers + local,
-                    entry="rudder.distdgl.trainer:train",
-                    kwargs={"job": str(job.path)},
-                    env=environment.trainer(host.index, local),
-                    log=logs / f"trainer-{host.index * scenario.trainers + local}.log",
-                )
-                for host in cluster.hosts
-                for local in range(scenario.trainers)
-            ]
-            roles = [*server_roles(environment, logs), *trainers]
-            Supervisor(cluster).run(roles, DEADLINES, silence=SILENCE_S, on_report=watch.report)
-            return sent_and_received(before, cluster)
+
+def _train(
+    job: Job, partition: Partition, cluster: LocalCluster, watch: _Watch
+) -> list[dict[str, Any]]:
+    """Run servers and trainers to their end; the bytes that each host moved."""
+    scenario, logs = job.scenario, job.run_dir / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    environment = Environment(
+        cluster.hosts, partition.config, scenario.trainers, cluster.interface,
+        job.run_dir / "ip_config.txt",
+    )  # fmt: skip
+    environment.write_ip_config()
+    trainers = [
+        Role(
+            host=host.index,
+            kind="trainer",
+            index=host.index * scenario.trainers + local,
+            entry="rudder.distdgl.trainer:train",
+            kwargs={"job": str(job.path)},
+            env=environment.trainer(host.index, local),
+            log=logs / f"trainer-{host.index * scenario.trainers + local}.log",
+        )
+        for host in cluster.hosts
+        for local in range(scenario.trainers)
+    ]
+    before = cluster.counters()
+    Supervisor(cluster).run(
+        [*server_roles(environment, logs), *trainers],
+        DEADLINES,
+        silence=SILENCE_S,
+        on_report=watch.report,
+    )
+    return sent_and_received(before, cluster)
 
 
 def check_capacity(scenario: Scenario, partition: Partition) -> None:

@@ -20,8 +20,8 @@ SILENCE_S = 120.0
 """A trainer that reports nothing for so long has hung."""
 
 DEADLINES = (
-    Deadline(phase="started", seconds=60.0, kinds=("server", "trainer")),
-    Deadline(phase="ready", seconds=180.0, kinds=("trainer",)),
+    Deadline(phase="started", seconds=180.0, kinds=("server", "trainer")),
+    Deadline(phase="ready", seconds=300.0, kinds=("trainer",)),
 )
 
 

@@ -27,7 +27,8 @@ class Training:
 
     def __init__(self, home: Path, traces: Any) -> None:
         self.home, self.traces = home, traces
-        arguments = "train sbm:nodes=6000 --parts 2 --epochs 500 --no-track --json --home".split()
+        arguments = ["train", "sbm:nodes=6000", "--parts", "2", "--epochs", "500"]
+        arguments += ["--no-track", "--json", "--home"]
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-c", _MAIN, *arguments, str(home)],
             stdout=subprocess.PIPE,

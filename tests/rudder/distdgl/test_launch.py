@@ -17,9 +17,8 @@ from rudder.partition import Partition, ensure_partition
 pytestmark = pytest.mark.cluster
 
 EXAMPLES = Path(examples.__file__).parent
-ARGUMENTS = (
-    "--ip_config {ip_config} --part_config {part_config} --graph_name {graph_name} --epochs 2"
-).split()
+ARGUMENTS = ["--ip_config", "{ip_config}", "--part_config", "{part_config}"]
+ARGUMENTS += ["--graph_name", "{graph_name}", "--epochs", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_a_script_that_fails_is_named_with_its_last_words(
     partition: Partition, tmp_path: Path
 ) -> None:
     script = tmp_path / "broken.py"
-    script.write_text("import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one')\n")
+    script.write_text("import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one')")
     with pytest.raises(RoleError, match=r"script 1 on host1[\s\S]*rank one"):
         launch(script, [], partition, tmp_path / "run")
 
