@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rudder.errors import CapacityError, ScenarioError, SpecError, UnknownNameError
+from rudder.errors import CapacityError, SpecError, UnknownNameError
 from rudder.plugins import load_file
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 
@@ -143,7 +143,6 @@ def test_a_run_can_be_loaded_from_its_directory(always: RunResult) -> None:
         ("always", {"graph": "debain"}, UnknownNameError, "did you mean 'debian'"),
         ("always", {"partition_method": "meits"}, UnknownNameError, "did you mean 'metis'"),
         ("always", {"buffer": 6001}, CapacityError, "6001"),
-        ("always", {"parts": 6001}, ScenarioError, "6001"),
     ],
 )
 def test_wrong_input_is_told_before_anything_starts(
