@@ -31,7 +31,7 @@ def main() -> None:
     partition = ensure_partition(args.graph, 4, "metis", 0, place.partitions, lambda *_: None)
     script = Path(__file__).with_name("straight.py")
 
-    def straight() -> dict[str, float]:
+    def straight(block: int) -> dict[str, float]:
         run_dir = place.runs / new_run_id()
         run_dir.mkdir(parents=True)
         launch(
@@ -44,7 +44,7 @@ def main() -> None:
         ranks = [json.loads(p.read_text()) for p in sorted(run_dir.glob("straight-*.json"))]
         return {"epoch_seconds": steady_epoch_seconds(ranks) or np.nan}
 
-    def plain() -> dict[str, float]:
+    def plain(block: int) -> dict[str, float]:
         result = pairs.run(
             ENGINES.build("distdgl"),
             place,

@@ -1,5 +1,7 @@
 """Steered runs against plain DistDGL: communication and epoch time, interleaved blocks.
 
+Block k uses seed k, in every configuration.
+
 python -I tests/benchmarks/bench_steered.py --controllers static,always --rate 100 --blocks 3
 """
 
@@ -24,8 +26,10 @@ def main() -> None:
     args = parser.parse_args()
     place, engine = pairs.home(args.home), ENGINES.build("distdgl")
 
-    def case(controller: str, **fields: object) -> dict[str, float]:
-        result = pairs.run(engine, place, controller, graph=args.graph, rate=args.rate, **fields)
+    def case(controller: str, block: int, **fields: object) -> dict[str, float]:
+        result = pairs.run(
+            engine, place, controller, graph=args.graph, rate=args.rate, seed=block, **fields
+        )
         return {key: result.summary[key] for key in KEYS}
 
     cases = {"plain": partial(case, "none", prefetch_depth=0)}

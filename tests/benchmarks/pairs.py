@@ -39,13 +39,13 @@ def run(engine: Engine, place: Home, controller: str, **fields: object) -> RunRe
 
 
 def interleave(
-    blocks: int, cases: Mapping[str, Callable[[], Mapping[str, float]]]
+    blocks: int, cases: Mapping[str, Callable[[int], Mapping[str, float]]]
 ) -> dict[str, dict[str, list[float]]]:
-    """Every case once per block, in turn; values by case and key."""
+    """Every case once per block, in turn, given the block's number; values by case and key."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in cases}
     for block in range(blocks):
         for name, case in cases.items():
-            values = case()
+            values = case(block)
             print(f"block {block + 1}/{blocks} {name}: {dict(values)}", file=sys.stderr, flush=True)
             for key, value in values.items():
                 found[name].setdefault(key, []).append(value)
