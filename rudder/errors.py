@@ -99,5 +99,9 @@ class TrackingError(RudderError):
     """MLflow refused or could not be reached; results stay on disk for ``rudder sync``."""
 
 
+class TraceError(RudderError):
+    """An access trace that is damaged, foreign or incomplete, or does not match what is run."""
+
+
 class ResultError(RudderError):
     """A stored run that is incomplete or written by another schema version."""
