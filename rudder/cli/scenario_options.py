@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional
 import typer
 from pydantic.fields import FieldInfo
 
-from rudder.scenario import Scenario
+from rudder.scenario import DRIFT, Scenario
 
 
 def scenario_options(
@@ -49,7 +49,7 @@ def scenario_options(
         def command(**given: Any) -> Any:
             values = {name: given.pop(name) for name in fields}
             return function(
-                scenario={name: value for name, value in values.items() if value is not None},
+                scenario={name: value for name, value in values.items() if value not in (None, [])},
                 **given,
             )
 
@@ -80,10 +80,29 @@ def parse_buffer(text: str) -> float | int:
         ) from None
 
 
+def parse_change(value: Callable[[str], Any]) -> Callable[[str], tuple[int, Any]]:
+    """A parser of ``EPOCH=VALUE``: from that epoch on (epochs count from 0) the value holds."""
+
+    def parse(text: str) -> tuple[int, Any]:
+        epoch, _, new = text.partition("=")
+        try:
+            return int(epoch), value(new)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{text!r} is no change such as 3=VALUE: from epoch 3 on VALUE holds"
+            ) from None
+
+    return parse
+
+
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "fan_out": (parse_fan_out, "N,N,…"),
     "buffer": (parse_buffer, "SHARE|COUNT"),
+    "batch_size_at": (parse_change(int), "EPOCH=N"),
+    "fan_out_at": (parse_change(parse_fan_out), "EPOCH=N,N,…"),
+    "rate_at": (parse_change(float), "EPOCH=MBIT"),
 }
+_SCHEDULES = ("batch_size_at", "fan_out_at", "rate_at")
 _PANELS = {
     "Buffer": ("policy", "fill", "buffer", "prefetch_depth", "mode"),
     "Cluster": ("parts", "partition_method", "trainers", "rate"),
@@ -91,6 +110,7 @@ _PANELS = {
         "model", "layers", "hidden", "heads", "dropout", "lr", "fan_out", "batch_size", "epochs",
         "eval_every", "seed",
     ),
+    "Drift (changes during the run)": DRIFT,
 }  # fmt: skip
 _PANEL_OF = {field: panel for panel, fields in _PANELS.items() for field in fields}
 
@@ -105,16 +125,19 @@ _GRAPH = inspect.Parameter(
 
 def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     parser, metavar = _PARSERS.get(name, (None, None))
+    repeated = name in _SCHEDULES
     option = typer.Option(
         "--" + name.replace("_", "-"),
-        help=info.description,
-        show_default=_shown(info.default),
+        help=f"{info.description}; may be given several times" if repeated else info.description,
+        show_default=False if repeated else _shown(info.default),
         rich_help_panel=_PANEL_OF.get(name, "Scenario"),
         metavar=metavar,
         parser=parser,
     )
     # With a parser Typer takes any class as the type; the scenario validates the value.
-    kind = str if parser else _type(info.annotation)
+    kind: Any = str if parser else _type(info.annotation)
+    if repeated:
+        kind = list[kind]
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,

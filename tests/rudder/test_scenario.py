@@ -87,3 +87,42 @@ def test_change_validates_anew_and_changes_the_digest() -> None:
     assert s.change(rate=100.0).change(rate=0.0).digest() == s.digest()
     with pytest.raises(ScenarioError, match="rate"):
         s.change(rate=-1)
+
+
+def test_drift_that_is_not_asked_for_leaves_the_digest_as_it_was() -> None:
+    # found with the fields of the first version, which had no drift
+    assert Scenario().digest() == "c0cbe99ad4111b2b"
+    assert Scenario.make(rate_at={1: 20}).digest() != Scenario().digest()
+
+
+def test_schedules_hold_from_their_epoch_on() -> None:
+    s = Scenario.make(
+        batch_size_at={"3": 400, 1: 50}, fan_out_at={2: (5, 5)}, rate=100, rate_at=[(4, 20)]
+    )
+    assert [s.batch_size_of(e) for e in range(5)] == [200, 50, 50, 400, 400]
+    assert [s.fan_out_of(e) for e in (1, 2)] == [(10, 25), (5, 5)]
+    assert [s.rate_of(e) for e in (3, 4)] == [100, 20]
+    assert s.model_dump(mode="json")["batch_size_at"] == {"1": 50, "3": 400}
+    assert Scenario.model_validate_json(s.model_dump_json()) == s
+    assert s.change(seed=1).batch_size_at == s.batch_size_at
+    assert len({s, s.change(seed=0)}) == 1  # hashable
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"rate_at": {0: 3}}, "epoch 1 or later"),
+        ({"rate_at": {5: 3}}, "the last of 5 epochs is 4"),
+        ({"rate_at": 3}, "map epochs to values"),
+        ({"rate_at": [(1, 2), (1, 3)]}, "two values for one epoch"),
+        ({"rate_at": {1: -1}}, "rate_at"),
+        ({"batch_size_at": {1: 0}}, "batch_size_at"),
+        ({"fan_out_at": {1: (5,)}}, "fan_out_at has 1 counts for 2 layers"),
+        ({"fan_out_at": {1: (5, 0)}}, "one count per layer"),
+        ({"seed_order": "sorted"}, "seed_order"),
+        ({"phases": 1}, "phases"),
+    ],
+)
+def test_drift_out_of_range(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        Scenario.make(**wrong)

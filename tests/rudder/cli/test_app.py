@@ -194,6 +194,19 @@ def test_scenario_fields_are_options_and_unset_ones_stay_unset(run: Run, plugin:
     assert (told["mode"], told["prefetch_depth"]) == ("sync", 0)
 
 
+def test_changes_during_the_run_are_given_one_by_one(run: Run) -> None:
+    code, out, err = run(
+        "test-probe", "debian", "--batch-size-at", "2=400", "--batch-size-at", "3=50",
+        "--fan-out-at", "1=5,-1", "--rate-at", "4=12.5", "--seed-order", "communities", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["batch_size_at"] == [[2, 400], [3, 50]]
+    assert told["fan_out_at"] == [[1, [5, -1]]]
+    assert told["rate_at"] == [[4, 12.5]]
+    assert told["seed_order"] == "communities"
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("0.25", 0.25), ("1.0", 1.0), ("1", 1), ("10000", 10000), ("1e-3", 0.001)]
 )
@@ -212,6 +225,10 @@ def test_a_buffer_with_a_point_is_a_share(run: Run, text: str, value: float | in
         ("--buffer", "half", "0.25"),
         ("--buffer", "1.5", "buffer"),
         ("--rate", "-1", "rate"),
+        ("--rate-at", "20", "3=VALUE"),
+        ("--rate-at", "0=20", "epoch 1"),
+        ("--batch-size-at", "x=20", "3=VALUE"),
+        ("--fan-out-at", "1=5,x", "10,25"),
         ("--fill", "full", "--fill"),
         ("--heads", "2", "--heads"),
         ("--plugin", "missing.py", "missing.py"),
