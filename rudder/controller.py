@@ -26,6 +26,7 @@ class Capabilities:
         llm: asks a language model.
         own_process: wants a process of its own rather than a thread of the trainer.
         reads_seconds: its decisions depend on measured seconds, so a replay may differ.
+        replay_only: needs what only a recorded trace has, such as its future.
         deadline_s: seconds after which an open question counts as a timeout.
     """
 
@@ -35,6 +36,7 @@ class Capabilities:
     llm: bool = False
     own_process: bool = False
     reads_seconds: bool = False
+    replay_only: bool = False
     deadline_s: float = 30.0
 
 

@@ -75,6 +75,10 @@ class TransportError(RudderError):
     """A DistDGL request failed or returned something else than was asked for."""
 
 
+class ReplayOnlyError(UsageError):
+    """A controller that needs a recorded trace was asked to steer real training."""
+
+
 class ControllerError(RudderError):
     """A controller that cannot be built, reset or moved to its trainer."""
 

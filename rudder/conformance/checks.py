@@ -47,10 +47,15 @@ def _check(
     left_out: Callable[[Capabilities], str] = _always,
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     def add(run: Callable[[Subject], None]) -> Callable[[Subject], None]:
-        CHECKS.append(Check(run.__name__, run, left_out))
+        # The first check reads the tags; what the others ask, a replay must stand behind.
+        CHECKS.append(Check(run.__name__, run, _outside_replay(left_out) if CHECKS else left_out))
         return run
 
     return add
+
+
+def _outside_replay(left_out: Callable[[Capabilities], str]) -> Callable[[Capabilities], str]:
+    return lambda tags: "it runs in replay only" if tags.replay_only else left_out(tags)
 
 
 def _not_repeatable(tags: Capabilities) -> str:

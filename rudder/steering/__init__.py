@@ -4,7 +4,14 @@ from rudder.steering.asker import Answer, Asker, InlineAsker, ThreadAsker
 from rudder.steering.journal import read_decisions
 from rudder.steering.loop import Steering, Turn
 from rudder.steering.process import ProcessController
-from rudder.steering.resolve import Resolved, build_controller, resolve, steer
+from rudder.steering.resolve import (
+    Resolved,
+    build_controller,
+    check_for_training,
+    place,
+    resolve,
+    steer,
+)
 from rudder.steering.tally import Tally
 
 __all__ = [
@@ -18,6 +25,8 @@ __all__ = [
     "ThreadAsker",
     "Turn",
     "build_controller",
+    "check_for_training",
+    "place",
     "read_decisions",
     "resolve",
     "steer",

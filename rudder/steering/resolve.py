@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rudder.controller import Capabilities, Controller
-from rudder.errors import SpecError
+from rudder.errors import ReplayOnlyError, SpecError
 from rudder.observation import Task
 from rudder.plugins import PluginFile
 from rudder.registries import CONTROLLERS
@@ -113,20 +113,41 @@ def steer(
 
     Raises:
         UnknownNameError, SpecError: no such controller, parameter or value.
+        ReplayOnlyError: the controller needs a recorded trace.
         ControllerError: the controller could not be reset.
         ResultError: ``decisions_path`` cannot be written.
     """
     full = CONTROLLERS.resolve(spec)
     controller = build_controller(full)
+    check_for_training(full, controller.tags)
     deadline_s = _timing(full).get("deadline_s", controller.tags.deadline_s)
-    if controller.tags.own_process:
-        # Past its deadline an answer is worthless, but the next one may come in time: a process
-        # is taken to hang only well after that.
-        remote = ProcessController(own_params(full), plugins, answer_timeout_s=3 * deadline_s)
-        asker = ThreadAsker(remote, interrupt=remote.kill)
-    else:
-        asker = ThreadAsker(controller)
+    placed = place(full, controller, plugins)
+    interrupt = placed.kill if isinstance(placed, ProcessController) else None
+    asker = ThreadAsker(placed, interrupt=interrupt)
     return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
+
+
+def place(spec: Spec, controller: Controller, plugins: Sequence[PluginFile]) -> Controller:
+    """A built controller, or one that stands for it in a process of its own if it wants one."""
+    if not controller.tags.own_process:
+        return controller
+    # Past its deadline an answer is worthless, but the next one may come in time: a process is
+    # taken to hang only well after that.
+    deadline_s = _timing(spec).get("deadline_s", controller.tags.deadline_s)
+    return ProcessController(own_params(spec), plugins, answer_timeout_s=3 * deadline_s)
+
+
+def check_for_training(spec: Spec, tags: Capabilities) -> None:
+    """Refuse a controller that cannot steer real training.
+
+    Raises:
+        ReplayOnlyError: it needs a recorded trace.
+    """
+    if tags.replay_only:
+        raise ReplayOnlyError(
+            f"controller {spec.name!r} needs a recorded trace, and real training has none; use it "
+            "with 'rudder replay TRACE', or train with another controller"
+        )
 
 
 def own_params(spec: Spec) -> Spec:
