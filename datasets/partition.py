@@ -29,11 +29,11 @@ from rudder.partition import (
     Partition,
     Partitioner,
 )
+from rudder.sampling import InEdges
 
 from .memory import available_memory, gigabytes
 from .partition_assign import Assignment, metis_assignment, random_assignment
 from .partition_write import Relabelling, write_parts
-from .sampling import InEdges
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from rudder_datasets import partition as partition_module
 from rudder_datasets.memory import available_memory
 from rudder_datasets.partition import MetisPartitioner, RandomPartitioner
 from rudder_datasets.partition_assign import random_assignment
-from rudder_datasets.sampling import InEdges
 
 from rudder.dataset import Graph
 from rudder.errors import PartitionError, ScenarioError
@@ -394,25 +393,6 @@ def test_metis_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "is gone" in done.stderr
-
-
-def test_sampler_draws_distinct_in_neighbours() -> None:
-    graph = make_graph()
-    in_edges = InEdges.of(graph.src, graph.dst, NODES)
-    rng = np.random.default_rng(0)
-    every = in_edges.sample(np.arange(NODES), -1, rng)
-    assert np.array_equal(np.sort(every), np.sort(graph.src))
-    for node in range(0, NODES, 37):
-        neighbours = sorted(graph.src[graph.dst == node].tolist())
-        few = in_edges.sample(np.array([node]), 3, rng).tolist()
-        assert len(few) == min(3, len(neighbours))
-        rest = list(neighbours)
-        for found in few:
-            rest.remove(found)  # fails if one edge was drawn twice
-    seeds = np.array([3, 5])
-    one = set(in_edges.sample(seeds, -1, rng).tolist()) | {3, 5}
-    two = set(in_edges.sample(np.array(sorted(one)), -1, rng).tolist()) | one
-    assert in_edges.input_nodes(seeds, (-1, -1), rng).tolist() == sorted(two)
 
 
 def test_command_prints_facts_and_json(cli: Any, ring_plugin: Path) -> None:

@@ -1,0 +1,128 @@
+"""What lies inside a partition's DistDGL files, as arrays by DistDGL's relabelled global ids."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rudder.errors import PartitionError, ScenarioError
+from rudder.partition import Partition
+from rudder.sampling import Ids, InEdges
+
+
+def in_edges(partition: Partition) -> InEdges:
+    """The whole graph: every part holds the edges that end in it.
+
+    Raises:
+        PartitionError: a part's file cannot be read.
+    """
+    ends = [part_edges(partition, part) for part in range(partition.parts)]
+    src = np.concatenate([src for src, _ in ends])
+    dst = np.concatenate([dst for _, dst in ends])
+    return InEdges.of(src, dst, partition.nodes)
+
+
+def part_edges(partition: Partition, part: int) -> tuple[Ids, Ids]:
+    """Sources and destinations, int64 each, of the edges that end in ``part``.
+
+    Raises:
+        PartitionError: the part's file cannot be read.
+    """
+    from dgl.data.utils import load_graphs
+
+    path = partition.folder / f"part{part}" / "graph.dgl"
+    graph: Any = _loaded(load_graphs, path)[0][0]
+    src, dst = graph.edges()
+    ids, inner = graph.ndata["_ID"].numpy(), graph.edata["inner_edge"].numpy().astype(bool)
+    return ids[src.numpy()[inner]], ids[dst.numpy()[inner]]
+
+
+def train_nodes(partition: Partition) -> Ids:
+    """Training nodes of the whole graph: int64, ascending.
+
+    Raises:
+        PartitionError: a part's file cannot be read.
+    """
+    from dgl.data.utils import load_tensors
+
+    found = []
+    for part in range(partition.parts):
+        tensors = _loaded(load_tensors, partition.folder / f"part{part}" / "node_feat.dgl")
+        mask = tensors["_N/train_mask"].numpy().astype(bool)
+        found.append(np.flatnonzero(mask) + sum(partition.part_nodes[:part]))
+    nodes: Ids = np.concatenate(found).astype(np.int64)
+    return nodes
+
+
+def communities(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]:
+    """Which of ``count`` communities each owned node of ``part`` is in: int32 ``[owned]``.
+
+    They are METIS' parts of the subgraph that the part owns: few edges between them. Kept in the
+    partition's folder, so that every process and every later run finds the same ones.
+
+    Raises:
+        ScenarioError: more communities than the part has nodes.
+        PartitionError: the part's file cannot be read, or METIS failed.
+    """
+    owned = partition.part_nodes[part]
+    if count > owned:
+        raise ScenarioError(
+            f"phases = {count}: part {part} has {owned} nodes, which cannot form more communities"
+        )
+    kept = partition.folder / f"part{part}" / f"communities-{count}.npy"
+    if not kept.exists():
+        _keep(kept, _metis(partition, part, count))
+    found: npt.NDArray[np.int32] = np.load(kept, allow_pickle=False)
+    return found
+
+
+def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]:
+    import dgl
+    import torch
+    from dgl.partition import metis_partition_assignment
+
+    src, dst = part_edges(partition, part)
+    first, owned = sum(partition.part_nodes[:part]), partition.part_nodes[part]
+    src, dst = src - first, dst - first
+    inside = (src >= 0) & (src < owned)
+    src, dst = src[inside], dst[inside]
+    order = np.lexsort((src, dst))
+    ends = torch.from_numpy(src[order]), torch.from_numpy(dst[order])
+    with contextlib.redirect_stdout(sys.stderr):  # DGL prints how long it took
+        found = metis_partition_assignment(dgl.graph(ends, num_nodes=owned), count)
+    if found is None:
+        raise PartitionError(
+            f"METIS found no {count} communities in part {part} of {partition.folder}; choose "
+            "another number of phases"
+        )
+    assignment: npt.NDArray[np.int32] = found.numpy().astype(np.int32)
+    return assignment
+
+
+def _keep(path: Path, array: npt.NDArray[np.int32]) -> None:
+    """Store whole, unless another process was faster."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.npy")
+    np.save(scratch, array)
+    try:
+        os.link(scratch, path)
+    except FileExistsError:
+        pass
+    finally:
+        scratch.unlink()
+
+
+def _loaded(load: Any, path: Path) -> Any:
+    from dgl import DGLError
+
+    try:
+        return load(str(path))
+    except (DGLError, OSError) as error:
+        raise PartitionError(
+            f"{path} cannot be read: {error}; delete the partition's folder and partition again"
+        ) from error
