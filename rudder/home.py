@@ -49,6 +49,10 @@ class Home:
         return self._made("runs")
 
     @property
+    def traces(self) -> Path:
+        return self._made("traces")
+
+    @property
     def outbox(self) -> Path:
         """Runs that MLflow has not received yet (``rudder sync`` sends them)."""
         return self._made("outbox")

@@ -16,13 +16,14 @@ CONTROLLERS = Registry("controller", base="rudder.controller:Controller")
 POLICIES = Registry("policy", base="rudder.policies.base:Policy")
 DATASETS = Registry("dataset", base="rudder.dataset:Graph")
 PARTITIONERS = Registry("partitioner", base="rudder.partition:Partitioner")
+TRACES = Registry("trace", base="pathlib:Path")
 ESTIMATORS = Registry("estimator")
 SUITES = Registry("suite")
 ENGINES = Registry("engine", base="rudder.engine:Engine")
 COMMANDS = Registry("command")
 
 ALL = (
-    CONTROLLERS, POLICIES, DATASETS, PARTITIONERS, ESTIMATORS, SUITES, ENGINES, COMMANDS,
+    CONTROLLERS, POLICIES, DATASETS, PARTITIONERS, TRACES, ESTIMATORS, SUITES, ENGINES, COMMANDS,
 )  # fmt: skip
 
 for _registry in ALL:

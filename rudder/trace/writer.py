@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rudder.errors import TraceError
+from rudder.partition import Partition
 from rudder.trace.format import (
     MAX_BYTES,
     MAX_ROWS,
@@ -56,6 +57,12 @@ def start_trace(
     degrees = pa.table({"degree": pa.array(np.asarray(degree), pa.int32())})
     _write(degrees, degree_path(folder), {"degree": "DELTA_BINARY_PACKED"})
     manifest.save(folder)
+
+
+def start_partition_trace(folder: Path, manifest: Manifest, partition: Partition) -> None:
+    """:func:`start_trace` with the halos and degrees of a partition."""
+    halos = (partition.halo(part) for part in range(partition.parts))
+    start_trace(folder, manifest, halos, partition.degree())
 
 
 class TraceWriter:

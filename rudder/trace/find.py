@@ -1,0 +1,30 @@
+"""Traces by name: those that are shipped, those in the data directory, or any directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rudder.errors import MissingPathError, UnknownNameError
+from rudder.home import Home
+from rudder.trace.format import SUFFIX
+
+
+def find_trace(text: str, home: Home) -> Path:
+    """The directory that a user means: a registered name, a path, or a name under ``traces/``.
+
+    Raises:
+        MissingPathError: none of them.
+    """
+    from rudder.registries import TRACES
+
+    for path in (Path(text).expanduser(), home.traces / text, home.traces / (text + SUFFIX)):
+        if path.is_dir():
+            return path.resolve()
+    try:
+        TRACES.entry(text)
+    except UnknownNameError as error:
+        raise MissingPathError(
+            f"no trace at {Path(text).expanduser().resolve()} nor in {home.traces}, and {error}"
+        ) from error
+    shipped: Path = TRACES.build(text)
+    return shipped
