@@ -28,6 +28,34 @@ POLICIES.register(
     "rudder.policies.decayed:Degree",
     summary="weights that never change: nothing is stale, nothing replaced",
 )
+POLICIES.register(
+    "presampled",
+    "rudder.policies.decayed:Presampled",
+    summary="static, filled with what most of some minibatches sampled beforehand needed",
+    params={"minibatches": 32},
+)
+POLICIES.register(
+    "lru",
+    "rudder.policies.admitting:Lru",
+    summary="decides itself: every missed row comes in, for the one idle for longest",
+)
+POLICIES.register(
+    "lfu",
+    "rudder.policies.admitting:Lfu",
+    summary="decides itself: keeps what most minibatches so far needed",
+)
+POLICIES.register(
+    "lfu-decay",
+    "rudder.policies.admitting:LfuDecay",
+    summary="decides itself: lfu with counts that fade",
+    params={"decay": 0.99},
+)
+POLICIES.register(
+    "lookahead",
+    "rudder.policies.admitting:Lookahead",
+    summary="decides itself: keeps what the sampled minibatches ahead need, nearest first",
+    params={"window": 8},
+)
 COMMANDS.register(
     "doctor",
     "rudder.cli.doctor:doctor",

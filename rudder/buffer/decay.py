@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rudder.buffer import kernels
-from rudder.buffer.records import Records, check_order
+from rudder.buffer.records import Records, check_order, grown_chains
 from rudder.errors import BufferUseError
 from rudder.policies.base import STALE_SLACK, Choice, DecayRule, Floats, Ids, replaced_rows
 
@@ -107,9 +107,9 @@ class DecayLedger:
         if rule.victim == "score":
             high_count += high_score
         ahead = math.log(high_score / rule.threshold) / -math.log(rule.decay)
-        self._scores = _grown(self._scores, 2 * (now + math.ceil(ahead) + 4))
+        self._scores = grown_chains(self._scores, 2 * (now + math.ceil(ahead) + 4))
         ahead = math.log(high_count) / -math.log(rule.count_decay)
-        self._counts = _grown(self._counts, 2 * (now + math.ceil(ahead) + 4))
+        self._counts = grown_chains(self._counts, 2 * (now + math.ceil(ahead) + 4))
 
     def slots(self) -> tuple[Ids, Ids]:
         held = np.flatnonzero(self._slot_record >= 0)
@@ -157,14 +157,6 @@ class DecayLedger:
             self._parameters, self._slot_record, state["ids"], state["values"], state["touched"],
             state["slots"], not self.static,
         )  # fmt: skip
-
-
-def _grown(chains: Ids, rows: int) -> Ids:
-    if rows <= len(chains):
-        return chains
-    grown = np.zeros((max(rows, 2 * len(chains)), kernels.CHAIN_WIDTH), np.int64)
-    grown[: len(chains)] = chains
-    return grown
 
 
 def _parameters(rule: DecayRule) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
@@ -51,6 +52,24 @@ def fill_ids(
         groups.append(chosen)
         left -= len(chosen)
     return np.concatenate(groups)
+
+
+def frequent_ids(samples: Iterable[Ids], capacity: int, otherwise: Ids) -> Ids:
+    """Ids of a fill by measured frequency: those that most of the sampled minibatches need.
+
+    Args:
+        samples: int64, the distinct remote ids of each sampled minibatch.
+        capacity: slots.
+        otherwise: distinct ids for the slots that are left over, best first.
+
+    Returns:
+        int64, at most ``capacity``: by number of minibatches, ties by smaller id.
+    """
+    lists = [np.asarray(ids, np.int64) for ids in samples]
+    seen, times = np.unique(np.concatenate([np.empty(0, np.int64), *lists]), return_counts=True)
+    chosen = seen[np.argsort(-times, kind="stable")][:capacity]
+    others = otherwise[~np.isin(otherwise, chosen)]
+    return np.concatenate([chosen, others[: capacity - len(chosen)]])
 
 
 def _highest(ids: Ids, degree: npt.NDArray[np.int32], count: int) -> Ids:

@@ -1,13 +1,15 @@
 """Compiled kernels of the buffer: id map, decayed scores, ordered choice, row copies.
 
-This is the only module that imports numba. Nothing is compiled at import; machine code is cached on
-disk, and :func:`rudder.buffer.warm` compiles or loads all of it ahead of the first minibatch.
+Nothing is compiled at import; machine code is cached on disk, and :func:`rudder.buffer.warm`
+compiles or loads all of it ahead of the first minibatch.
 
 **Records.** Every remote node that was seen has one record, a row of an int64 ``[M, 8]`` array (one
 cache line); column ``VALUE`` is read as float64 through a second view of the same memory. The value
 is the node's score if it is buffered, else its candidate count, as of step ``TOUCHED``; decay is
 applied when the record is read. The id map is an open-addressing table of record numbers with a
 fingerprint of the hash beside each, so that a probe seldom reads a wrong record.
+
+**Admitting policies** keep the same records, but only buffered nodes in order: see their section.
 
 **Order.** ``ln(value) - step * ln(decay)`` does not change while a node is idle. Rounded (see
 ``rudder.policies.base.TIE_DIGITS``) it is the record's ``KEY``, and records lie in buckets by it:
@@ -24,13 +26,14 @@ in order (by key, then id), ``2 * bucket + 1`` holds what did not fit its end.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+
+from rudder.jit import jit as _jit
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,9 +43,12 @@ ID, VALUE, KEY, TOUCHED, SLOT, NEXT, PREV, CHAIN = range(8)
 """Columns of a record. SLOT: -1 = not buffered; ``-2 - j`` = miss ``j`` of step TOUCHED."""
 HEAD, TAIL, COUNT, CHAIN_WIDTH = range(4)
 """Columns of the chain arrays."""
-RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SINK, SCALARS = range(9)
+(
+    RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SINK, NEEDED, SCALARS,
+) = range(10)  # fmt: skip
 """Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates).
-SINK: where results go that only keep a read from being left out."""
+SINK: where results go that only keep a read from being left out. NEEDED: buffered nodes that the
+window needs."""
 (
     LN_DECAY, LN_THRESHOLD, ON_ACCESS, GAIN, INITIAL,
     LN_COUNT_DECAY, COUNT_ON_MISS, ENTRANT_COUNT, VICTIM_SCORE, PARAMETERS,
@@ -54,24 +60,12 @@ BLOCK = 256
 TINY = 1e-300
 """Values are held at this from below, so that their logarithm exists."""
 
-_log = logging.getLogger(__name__)
-_uncached: list[str] = []
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _inline(function: _F) -> _F:
     """For helpers of a few instructions: as calls they cost a fifth of a minibatch's time."""
     return cast(_F, numba.njit(inline="always")(function))
-
-
-def _jit(function: _F) -> _F:
-    try:
-        return cast(_F, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError as error:  # numba found no folder that it may write to
-        if not _uncached:
-            _log.warning("kernels are compiled anew in each process: %s", error)
-        _uncached.append(function.__name__)
-        return cast(_F, numba.njit(nogil=True)(function))
 
 
 # --- id map -----------------------------------------------------------------------------------
@@ -599,6 +593,318 @@ def replace(
         rec[r, SLOT] = slot
         slot_rec[slot] = r
         _link_score(rec, val, scores, state, par, r)
+
+
+# --- admitting policies -------------------------------------------------------------------------
+#
+# Nothing but the rows of the current pull ever enters, so only buffered nodes are kept in order.
+# A node that no announced minibatch needs lies in an *idle* chain: under RECENCY in the bucket of
+# its last use, under COUNT in that of its count, under DECAYED in that of its key in units of one
+# step of decay. A node that is needed lies in the chain of the minibatch that needs it next; column
+# USES has one bit per announced minibatch, numbered modulo RING.
+
+RECENCY, COUNTED, DECAYED = range(3)
+"""Kinds of order."""
+USES = TOUCHED
+"""Column of a record under a policy with a window (which needs no TOUCHED): its pending uses."""
+RING = 63
+"""Bits of USES: minibatches that may be open at once."""
+_RANK = 1 << 40
+"""Unit of nearness in a worth; keys without nearness lie below it where there is a window."""
+
+
+@_inline
+def _idle_key(kind: int, ln_decay: float, value: float, now: int) -> Any:
+    if kind == RECENCY:
+        return np.int64(now)
+    if kind == COUNTED:
+        return np.int64(value)
+    return _key(np.log(value), ln_decay, now)
+
+
+@_inline
+def _idle_bucket(kind: int, ln_decay: float, key: int) -> Any:
+    if kind != DECAYED:
+        return key
+    return max(np.int64(np.floor(key * 1e-9 / ln_decay + 0.5)), 0)
+
+
+@_inline
+def _link_idle(rec: Ids, idle: Ids, state: Ids, kind: int, ln_decay: float, r: int) -> None:
+    bucket: Any = _idle_bucket(kind, ln_decay, rec[r, KEY])
+    _link(rec, idle, bucket, r)
+    state[LOWEST] = min(state[LOWEST], bucket)
+
+
+@_jit
+def _distance(uses: int, now: int, window: int) -> Any:
+    """Minibatches from ``now`` to the next use, 0 = none is announced."""
+    if uses == 0:
+        return 0
+    for ahead in range(1, window + 1):
+        if (uses >> ((now + ahead) % RING)) & 1:
+            return ahead
+    return 0
+
+
+@_jit
+def settle(
+    table: Ids, rec: Ids, val: Floats, idle: Ids, state: Ids, slot_rec: Ids,
+    kind: int, ln_decay: float, window: int,
+    nodes: Ids, value: Floats, touched: Ids, slots: Ids,
+) -> bool:  # fmt: skip
+    """Give unknown ``nodes`` their records; those with a slot are buffered there, idle.
+
+    Returns:
+        False if a node came twice (then the ledger is unusable).
+    """
+    for i in range(len(nodes)):
+        if _find(table, rec, nodes[i]) >= 0:
+            return False
+        r = _new_record(table, rec, state, nodes[i])
+        val[r, VALUE] = value[i]
+        rec[r, TOUCHED] = 0 if window else touched[i]
+        rec[r, KEY] = _idle_key(kind, ln_decay, max(value[i], TINY), touched[i])
+        if slots[i] >= 0:
+            rec[r, SLOT] = slots[i]
+            slot_rec[slots[i]] = r
+            state[OCCUPIED] += 1
+            _link_idle(rec, idle, state, kind, ln_decay, r)
+    return True
+
+
+@_jit
+def _records_of(
+    table: Ids, rec: Ids, state: Ids, nodes: Ids, found: Ids, start: int, stop: int
+) -> None:  # fmt: skip
+    """Records of some of the nodes into ``found``; unknown nodes get one."""
+    state[SINK] += _ahead(table, rec, nodes, found, start, stop)
+    for i in range(start, stop):
+        found[i] = _find(table, rec, nodes[i])
+        if found[i] < 0:
+            found[i] = _new_record(table, rec, state, nodes[i])
+
+
+@_jit
+def announce(
+    table: Ids, rec: Ids, idle: Ids, needed: Ids, state: Ids, step: int, nodes: Ids, found: Ids
+) -> None:  # fmt: skip
+    """Minibatch ``step`` will need ``nodes``; their records into ``found``."""
+    lane = step % RING
+    for start in range(0, len(nodes), BLOCK):
+        stop = min(start + BLOCK, len(nodes))
+        _records_of(table, rec, state, nodes, found, start, stop)
+        state[SINK] += _touch(rec, found, start, stop)
+        for i in range(start, stop):
+            r = found[i]
+            if rec[r, USES] == 0 and rec[r, SLOT] >= 0:
+                _unlink(rec, idle, r)
+                _link(rec, needed, lane, r)
+                state[NEEDED] += 1
+            rec[r, USES] |= 1 << lane
+
+
+@_jit
+def _worst(rec: Ids, chains: Ids, bucket: int, count: int, extra: int, ties: bool) -> Ids:
+    """Unlink the ``count`` worst of a bucket; in order unless all its keys are ``ties``."""
+    out = np.empty(count, np.int64)
+    if count == _size(chains, bucket):
+        at = 0
+        for c in (2 * bucket, 2 * bucket + 1):
+            at = _gather(rec, chains, c, out, at)
+        _clear(chains, bucket)
+    else:
+        _take_part(rec, chains, bucket, count, 4 * (count + extra) + 256, out)
+    return out if ties else _sorted(rec, out)
+
+
+@_jit
+def _displace(
+    rec: Ids, chains: Ids, bucket: int, rank: int, worth: Ids, order: Ids, placed: int,
+    limit: int, extra: int, ties: bool, slots: Ids,
+) -> Any:  # fmt: skip
+    """Let missed nodes, best first, displace the worst of one bucket while they are worth more.
+
+    At most ``limit`` of them. Returns how many are placed now.
+    """
+    victims = _worst(rec, chains, bucket, min(limit, _size(chains, bucket)), extra, ties)
+    for j in range(len(victims)):
+        v = victims[j]
+        if worth[order[placed]] <= rank * _RANK + rec[v, KEY]:
+            for i in range(j, len(victims)):
+                _link(rec, chains, bucket, victims[i])
+            break
+        slots[placed] = rec[v, SLOT]
+        rec[v, SLOT] = -1
+        rec[v, CHAIN] = -1
+        placed += 1
+    return placed
+
+
+@_jit
+def admit(
+    table: Ids, rec: Ids, val: Floats, idle: Ids, needed: Ids, state: Ids, slot_rec: Ids,
+    kind: int, ln_decay: float, window: int,
+    nodes: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids,
+    entrants: Ids, entrant_slots: Ids, entrant_miss: Ids,
+) -> Any:  # fmt: skip
+    """One minibatch: hits and misses, then who comes in.
+
+    Without a window ``found`` is filled here, else it holds what :func:`announce` found.
+
+    Returns:
+        The number of hits, and of nodes that entered.
+    """
+    before = state[STEP]
+    now = before + 1
+    lane = now % RING
+    state[STEP] = now
+    hits = 0
+    misses = 0
+    stale = state[OCCUPIED] - state[NEEDED]
+    if window:
+        # The nodes needed next by this minibatch are just its hits: none is unlinked by itself.
+        state[NEEDED] -= _size(needed, lane)
+        _clear(needed, lane)
+    worth = np.empty(len(found), np.int64)
+    for start in range(0, len(found), BLOCK):
+        stop = min(start + BLOCK, len(found))
+        if window:
+            for i in range(start, stop):  # read ahead, as at _touch
+                state[SINK] += rec[found[i], ID]
+        else:
+            _records_of(table, rec, state, nodes, found, start, stop)
+            state[SINK] += _touch(rec, found, start, stop)
+        for i in range(start, stop):
+            r = found[i]
+            distance: Any = 0
+            steps = 0
+            if window:
+                rec[r, USES] &= ~(1 << lane)
+                distance = _distance(rec[r, USES], now, window)
+            else:
+                steps = now - rec[r, TOUCHED]
+                rec[r, TOUCHED] = now
+            if kind == DECAYED:
+                val[r, VALUE] = _decayed(val[r, VALUE], ln_decay, steps) + 1.0
+            else:
+                val[r, VALUE] += 1.0
+            key = _idle_key(kind, ln_decay, val[r, VALUE], now)
+            if rec[r, SLOT] >= 0:
+                hit_at[hits] = i
+                hit_slots[hits] = rec[r, SLOT]
+                hits += 1
+                if not window:
+                    _unlink(rec, idle, r)
+                    stale -= 1
+                rec[r, KEY] = key
+                if distance:
+                    _link(rec, needed, (now + distance) % RING, r)
+                    state[NEEDED] += 1
+                else:
+                    _link_idle(rec, idle, state, kind, ln_decay, r)
+            else:
+                rec[r, KEY] = key
+                worth[misses] = key + (_RANK * (RING - distance) if distance else 0)
+                miss_at[misses] = i
+                misses += 1
+    state[STALE] = stale
+    entered = _enter_missed(
+        rec, idle, needed, state, slot_rec, kind, ln_decay, window, found, miss_at[:misses],
+        worth[:misses], entrants, entrant_slots, entrant_miss,
+    )  # fmt: skip
+    return hits, entered
+
+
+@_jit
+def _enter_missed(
+    rec: Ids, idle: Ids, needed: Ids, state: Ids, slot_rec: Ids,
+    kind: int, ln_decay: float, window: int, found: Ids, miss_at: Ids, worth: Ids,
+    entrants: Ids, entrant_slots: Ids, entrant_miss: Ids,
+) -> int:  # fmt: skip
+    """Missed nodes into free slots, then into those of buffered nodes that are worth less."""
+    now = state[STEP]
+    free = len(slot_rec) - state[OCCUPIED]
+    left = state[OCCUPIED] - state[NEEDED]
+    bucket: Any = state[LOWEST]
+    while left and _size(idle, bucket) == 0:
+        bucket += 1
+    # Who cannot displace even the worst node need not be put in order.
+    able = np.empty(len(miss_at), np.int64)
+    n = 0
+    for j in range(len(miss_at)):
+        if (
+            free
+            or (window and worth[j] >= _RANK)
+            or (left and _idle_bucket(kind, ln_decay, worth[j]) >= bucket)
+        ):
+            able[n] = j
+            n += 1
+    able = able[:n]
+    keys = np.empty(n, np.int64)
+    for j in range(n):
+        keys[j] = -worth[able[j]]
+    order = able[np.argsort(keys, kind="mergesort")]  # ties: the smaller id, misses ascend
+    placed: Any = min(free, n)
+    for j in range(placed):
+        entrant_slots[j] = state[OCCUPIED] + j
+    state[OCCUPIED] += placed
+    going = True
+    while going and placed < n and left:
+        if _size(idle, bucket) == 0:
+            bucket += 1
+            continue
+        size = _size(idle, bucket)
+        # How many are above this bucket (or, where keys differ within one, in it)?
+        able_now = 0
+        while able_now < min(n - placed, size):
+            value = worth[order[placed + able_now]]
+            if value < _RANK or not window:
+                its = _idle_bucket(kind, ln_decay, value)
+                if its < bucket or (its == bucket and kind != DECAYED):
+                    break
+            able_now += 1
+        first = placed
+        if able_now:
+            placed = _displace(
+                rec, idle, bucket, 0, worth, order, placed, able_now, len(found),
+                kind != DECAYED, entrant_slots,
+            )  # fmt: skip
+        left -= placed - first
+        going = placed - first == size
+    state[LOWEST] = bucket
+    for distance in range(window, 0, -1):
+        if not going or placed == n:
+            break
+        rank = RING - distance
+        chain = (now + distance) % RING
+        size = _size(needed, chain)
+        able_now = 0
+        while able_now < min(n - placed, size):
+            if worth[order[placed + able_now]] < _RANK * rank:
+                break
+            able_now += 1
+        first = placed
+        if able_now:
+            placed = _displace(
+                rec, needed, chain, rank, worth, order, placed, able_now, len(found), False,
+                entrant_slots,
+            )  # fmt: skip
+        state[NEEDED] -= placed - first
+        going = placed - first == size
+    for j in range(placed):
+        miss = order[j]
+        r = found[miss_at[miss]]
+        entrants[j] = rec[r, ID]
+        entrant_miss[j] = miss
+        rec[r, SLOT] = entrant_slots[j]
+        slot_rec[entrant_slots[j]] = r
+        if window and worth[miss] >= _RANK:
+            _link(rec, needed, (now + RING - worth[miss] // _RANK) % RING, r)
+            state[NEEDED] += 1
+        else:
+            _link_idle(rec, idle, state, kind, ln_decay, r)
+    return int(placed)
 
 
 # --- inspection, checkpoints --------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +78,19 @@ class PersistentBuffer:
         self.dtype = np.dtype(dtype)
         self.filled = 0
         self._ledger = policy.ledger(capacity)
+        self._announce = self._announced_by(policy)
         self._rows: Rows = np.empty((capacity if width else 0, width), self.dtype)
         self._started = False
         self._open: Plan | None = None
+
+    def _announced_by(self, policy: Policy) -> Callable[[Ids], None] | None:
+        announce: Callable[[Ids], None] | None = getattr(self._ledger, "announce", None)
+        if policy.window and announce is None:
+            raise BufferUseError(
+                f"{type(policy).__name__} has a window of {policy.window} minibatches, but its "
+                "ledger has no method announce"
+            )
+        return announce if policy.window else None
 
     def fill(self, ids: Ids, rows: Rows | None = None) -> None:
         """Put the first nodes in, once, before the first minibatch.
@@ -99,6 +110,22 @@ class PersistentBuffer:
             self._rows[: len(ids)] = self._checked(rows, len(ids), "rows of the fill")
         self._ledger.fill(ids)
         self.filled = len(ids)
+
+    def announce(self, remote_ids: Ids) -> None:
+        """Say what a coming minibatch will ask for, as soon as it is sampled.
+
+        Minibatches are announced in the order in which they are planned, each at most once, and at
+        most ``policy.window`` beyond the next one to be planned. One that is planned without
+        having been announced is announced by its plan. A policy that does not look ahead takes no
+        note.
+
+        Args:
+            remote_ids: int64 ``[n]``: its remote nodes, distinct, ascending; not to be changed
+                until it is planned.
+        """
+        if self._announce is not None:
+            self._announce(as_ids(remote_ids, "remote ids"))
+            self._started = True
 
     def plan(self, remote_ids: Ids, decision: Decision | None = None) -> Plan:
         """Look a minibatch up, and choose what to replace.

@@ -24,6 +24,15 @@ def _slots_for(rows: int) -> int:
     return 1 << (2 * rows - 1).bit_length()
 
 
+def grown_chains(chains: Ids, rows: int) -> Ids:
+    """Chains of at least so many rows, those given in front; grows by doubling."""
+    if rows <= len(chains):
+        return chains
+    grown = np.zeros((max(rows, 2 * len(chains)), kernels.CHAIN_WIDTH), np.int64)
+    grown[: len(chains)] = chains
+    return grown
+
+
 class Records:
     """Records, id map and state of a ledger; grows by doubling with the remote nodes seen."""
 

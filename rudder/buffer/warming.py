@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from rudder.decision import Decision
-from rudder.policies.base import DecayPolicy, DecayRule, HookPolicy, Ids, Minibatch, PolicyTags
+from rudder.policies.base import (
+    AdmissionRule,
+    AdmittingPolicy,
+    DecayPolicy,
+    DecayRule,
+    HookPolicy,
+    Ids,
+    Minibatch,
+    PolicyTags,
+)
 
 
 class _Decayed(DecayPolicy):
@@ -14,6 +23,15 @@ class _Decayed(DecayPolicy):
 
 class _Static(_Decayed):
     tags = PolicyTags(static=True)
+
+
+class _Admitting(AdmittingPolicy):
+    rule = AdmissionRule("count")
+
+
+class _Looking(AdmittingPolicy):
+    rule = AdmissionRule("count", window=1)
+    window = 1
 
 
 class _Hooked(HookPolicy):
@@ -35,7 +53,7 @@ def warm() -> None:
     from rudder.buffer.persistent import PersistentBuffer
 
     replace = Decision(replace=True)
-    for policy in (_Decayed(), _Static(), _Hooked()):
+    for policy in (_Decayed(), _Static(), _Admitting(), _Looking(), _Hooked()):
         buffer = PersistentBuffer(600, 1, policy)
         buffer.fill(np.arange(600, dtype=np.int64), np.zeros((600, 1), np.float32))
         for step in range(3):

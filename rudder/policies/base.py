@@ -1,14 +1,17 @@
 """What a replacement policy is: it says *which* nodes leave the buffer and which enter.
 
-*When* and *how much* is the controller's. There are two ways to write a policy:
+*When* and *how much* is the controller's. There are three ways to write a policy:
 
 - :class:`DecayPolicy`: pure parameters (:class:`DecayRule`) of the decayed-score family. All work
   is done by compiled kernels; a minibatch costs O(its remote nodes).
 - :class:`HookPolicy`: three hooks on numpy arrays; a whole policy takes about 15 lines. It costs
   what its hooks cost.
 
-Both give the buffer a *ledger* (:class:`Ledger`): who is buffered where, and what happens at a
-minibatch. A policy that fits neither brings its own. This module imports numpy only.
+- :class:`AdmittingPolicy`: a rule (:class:`AdmissionRule`) by which rows of the current pull enter
+  at every minibatch, such as LRU; compiled too.
+
+All give the buffer a *ledger* (:class:`Ledger`): who is buffered where, and what happens at a
+minibatch. A policy that fits none brings its own. This module imports numpy only.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ TIE_DIGITS = 9
 decimals: two values that differ by less than about 1e-9 of themselves tie, however they were
 computed. (The expression does not change while a node is idle, so the time of comparison does not
 matter.) Ties go to the smaller id."""
+
+MAX_WINDOW = 62
+"""Minibatches that can be announced beyond the current one: a record has a bit for each."""
 
 MIN_DECAY_STEP = 1e-5
 """Decay per minibatch lies between this and 1 minus this."""
@@ -101,6 +107,13 @@ class Ledger(Protocol):
         """Take over what :meth:`state_dict` returned."""
 
 
+class AnnouncedLedger(Ledger, Protocol):
+    """A ledger that is told of minibatches before they are planned: if ``Policy.window``."""
+
+    def announce(self, remote_ids: Ids) -> None:
+        """The next minibatch that has not been announced will ask for these."""
+
+
 class Policy:
     """Base of every replacement policy.
 
@@ -110,6 +123,12 @@ class Policy:
     tags: ClassVar[PolicyTags] = PolicyTags()
     refetch: bool = False
     """Entrants are fetched again even when they are among the misses of the same pull."""
+    window: int = 0
+    """Minibatches beyond the current one that are sampled and announced before it is planned. Above
+    0 the ledger is an :class:`AnnouncedLedger`."""
+    presample: int = 0
+    """Minibatches whose accesses are counted before the run: the nodes that most of them need are
+    the initial fill."""
 
     def ledger(self, capacity: int) -> Ledger:
         """A fresh ledger of ``capacity`` slots."""
@@ -191,6 +210,59 @@ class DecayPolicy(Policy):
         from rudder.buffer.decay import DecayLedger
 
         return DecayLedger(capacity, self.rule, static=self.tags.static)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRule:
+    """What a buffered or missed node is worth, for policies that admit at every minibatch.
+
+    At the end of a minibatch the buffer keeps the ``capacity`` nodes worth most, of those that it
+    held and those that were missed. Free slots are filled first. Then the missed nodes, those
+    worth most first (ties: smaller id), displace the buffered ones worth least (ties: smaller
+    id), one by one, as long as they are worth *more*: what ties stays. A missed node that is not
+    let in is served all the same. Nothing is fetched but misses.
+
+    Worth:
+
+    - a node that one of the announced minibatches needs is worth more than one that none needs,
+      and the more, the nearer the next of them is; ties by ``order``;
+    - ``recency``: the last minibatch that needed it (initial fill: 0); ``count``: the number of
+      minibatches so far that needed it, whether it was buffered or not, each multiplied by
+      ``decay`` per minibatch since; the initial fill starts with 1. Compared, if decayed, as
+      :data:`TIE_DIGITS` says.
+
+    Attributes:
+        order: ``recency`` or ``count``.
+        decay: of counts, per minibatch; 1 = none.
+        window: minibatches ahead that are announced; 0..62, with undecayed counts only.
+    """
+
+    order: Literal["recency", "count"]
+    decay: float = 1.0
+    window: int = 0
+
+    def __post_init__(self) -> None:
+        if self.decay != 1 and not MIN_DECAY_STEP <= self.decay <= 1 - MIN_DECAY_STEP:
+            raise SpecError(
+                f"decay = {self.decay!r} must lie in {MIN_DECAY_STEP}..1-{MIN_DECAY_STEP}"
+            )
+        window = self.window
+        if isinstance(window, bool) or not isinstance(window, int) or not 0 <= window <= MAX_WINDOW:
+            raise SpecError(f"window = {window!r} must be a count of minibatches, 0..{MAX_WINDOW}")
+        if self.window and (self.order != "count" or self.decay != 1):
+            raise SpecError("a window goes with undecayed counts only")
+
+
+class AdmittingPolicy(Policy):
+    """A policy that lets rows of the current pull in at every minibatch: sets :attr:`rule`."""
+
+    tags: ClassVar[PolicyTags] = PolicyTags(self_deciding=True)
+    rule: AdmissionRule
+
+    def ledger(self, capacity: int) -> Ledger:
+        from rudder.buffer.admission import AdmissionLedger
+
+        return AdmissionLedger(capacity, self.rule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,3 +57,19 @@ class Degree(DecayPolicy):
 
     tags: ClassVar[PolicyTags] = PolicyTags(static=True)
     rule = DecayRule(threshold=0.95)
+
+
+class Presampled(Degree):
+    """Static by measured frequency: filled with the nodes that most sampled minibatches need.
+
+    Args:
+        minibatches: how many are sampled before the first one of the run, to count accesses.
+
+    Slots that are left over are filled as the scenario says.
+    """
+
+    def __init__(self, minibatches: int = 32) -> None:
+        if isinstance(minibatches, bool) or not isinstance(minibatches, int) or minibatches < 1:
+            raise SpecError(f"presampled: minibatches = {minibatches!r} must be a count, 1 or more")
+        self.minibatches = minibatches
+        self.presample = minibatches
