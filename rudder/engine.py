@@ -50,6 +50,21 @@ class Engine(ABC):
 
     name: ClassVar[str]
 
+    def check(self, scenario: Scenario, controller: Spec) -> tuple[Scenario, Spec]:
+        """What :meth:`run` would run: the controller's defaults and fixed fields spelled out.
+
+        Cheap, and starts nothing, so that wrong use is told before a run is tracked.
+
+        Raises:
+            UsageError: an unknown name, or a parameter that is unknown or out of range.
+        """
+        from rudder.registries import POLICIES
+        from rudder.steering import resolve
+
+        resolved = resolve(scenario, controller)
+        POLICIES.build(resolved.scenario.policy)
+        return resolved.scenario, resolved.spec
+
     @abstractmethod
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
         """Run to the end and return what happened.

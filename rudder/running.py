@@ -42,13 +42,17 @@ def run_tracked(
     Args:
         engine: its name, or one that was built before and is used for several runs.
 
+    What is tracked is what is run, with the controller's defaults and the fields that it fixes.
+
     Raises:
+        UsageError: wrong names or values; found before anything is tracked.
         RudderError: one class per cause. A failed run is tracked as FAILED, with its log.
     """
     run_id = new_run_id()
     options = RunOptions(home, home.runs / run_id, plugins, progress, verify)
     name = engine if isinstance(engine, str) else engine.name
     built: Engine = ENGINES.build(engine) if isinstance(engine, str) else engine
+    scenario, controller = built.check(scenario, controller)
     if tracker is None:
         return built.run(scenario, controller, options)
     all_tags = {"rudder.engine": name, "rudder.run_id": run_id, **(tags or {})}

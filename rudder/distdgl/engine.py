@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rudder import errors
 from rudder.buffer import resolve_capacity
 from rudder.cluster.local import LocalCluster
 from rudder.cluster.report import Report
@@ -21,13 +22,13 @@ from rudder.distdgl.environment import Environment
 from rudder.distdgl.hosting import DEADLINES, SILENCE_S, Hosts, sent_and_received, server_roles
 from rudder.distdgl.job import Job
 from rudder.engine import Engine, RunOptions
-from rudder.errors import ResultError
+from rudder.errors import ResultError, RoleError, RudderError, ScenarioError
 from rudder.partition import Partition, ensure_partition
-from rudder.registries import DATASETS, POLICIES
+from rudder.registries import DATASETS, PARTITIONERS
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.steering import Tally, read_decisions, resolve
+from rudder.steering import Tally, build_controller, check_for_training, read_decisions
 from rudder.summary import summarise
 from rudder.versions import check_versions
 
@@ -51,12 +52,16 @@ class DistDGLEngine(Engine):
         self._hosts.keep = False
         self._hosts.close()
 
-    def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
+    def check(self, scenario: Scenario, controller: Spec) -> tuple[Scenario, Spec]:
         check_versions()
-        resolved = resolve(scenario, controller)
-        scenario, controller = resolved.scenario, resolved.spec
-        POLICIES.check(scenario.policy)
+        scenario, controller = super().check(scenario, controller)
+        check_for_training(controller, build_controller(controller).tags)
         DATASETS.check(scenario.graph)
+        PARTITIONERS.check(scenario.partition_method)
+        return scenario, controller
+
+    def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
+        scenario, controller = self.check(scenario, controller)
         # Hosts first: their imports go on while the graph is read.
         with self._hosts(scenario.parts, scenario.rate) as cluster:
             partition = ensure_partition(
@@ -64,6 +69,7 @@ class DistDGLEngine(Engine):
                 options.home.partitions, options.progress,
             )  # fmt: skip
             check_capacity(scenario, partition)
+            check_training_nodes(scenario, partition)
             job = Job(
                 scenario, controller, partition.folder, options.run_dir, options.plugins,
                 options.verify,
@@ -98,12 +104,15 @@ def _train(
         for local in range(scenario.trainers)
     ]
     before = cluster.counters()
-    Supervisor(cluster).run(
-        [*server_roles(environment, logs), *trainers],
-        DEADLINES,
-        silence=SILENCE_S,
-        on_report=watch.report,
-    )
+    try:
+        Supervisor(cluster).run(
+            [*server_roles(environment, logs), *trainers],
+            DEADLINES,
+            silence=SILENCE_S,
+            on_report=watch.report,
+        )
+    except RoleError as error:
+        raise watch.cause_of(error) from error
     return sent_and_received(before, cluster)
 
 
@@ -117,6 +126,21 @@ def check_capacity(scenario: Scenario, partition: Partition) -> None:
         resolve_capacity(scenario.buffer, halo, partition.nodes - owned)
 
 
+def check_training_nodes(scenario: Scenario, partition: Partition) -> None:
+    """Refuse trainers that would have nothing to train on; all would stop with them.
+
+    Raises:
+        ScenarioError: fewer training nodes than trainers.
+    """
+    nodes, trainers = sum(partition.part_train), scenario.parts * scenario.trainers
+    if nodes < trainers:
+        raise ScenarioError(
+            f"graph {scenario.graph!r} has {nodes} training nodes for {trainers} trainers "
+            f"(parts = {scenario.parts}, trainers = {scenario.trainers} each); ask for fewer, or "
+            "give the graph a larger training split"
+        )
+
+
 @dataclass
 class _Watch:
     """Turns the roles' reports into one progress: all ready, then the slowest trainer's step."""
@@ -127,6 +151,8 @@ class _Watch:
     minibatches: int = 0
     steps: dict[str, int] = field(default_factory=dict)
     done: int = 0
+    cause: RudderError | None = None
+    """What the first trainer that failed said."""
 
     @property
     def trainers(self) -> int:
@@ -148,8 +174,16 @@ class _Watch:
         elif phase == "done":
             self.done += 1
             self.options.progress("test", self.done / self.trainers)
+        elif phase == "failed":
+            kind = getattr(errors, data["error"], None)
+            if self.cause is None and kind is not None:
+                self.cause = kind(f"{role.name}: {data['message']} (log: {role.log})")
         if self.minibatches and len(self.steps) == self.trainers:
             self.options.progress("train", min(self.steps.values()) / self.minibatches)
+
+    def cause_of(self, error: RoleError) -> RudderError:
+        """A trainer that failed by an error of Rudder's has said so: that one is to be told."""
+        return self.cause or error
 
 
 def gather(job: Job, counters: list[dict[str, Any]]) -> RunResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,8 +29,13 @@ class Evaluator:
         self.batch_size, self.multilabel = batch_size, multilabel
         self._payload = rpc_payload()
 
-    def run(self, nodes: torch.Tensor) -> tuple[float | None, int]:
+    def run(
+        self, nodes: torch.Tensor, alive: Callable[[], None] = lambda: None
+    ) -> tuple[float | None, int]:
         """The metric over all ranks' ``nodes``, and the bytes that this rank moved for it.
+
+        ``alive`` is called after each minibatch: an evaluation can take longer than a supervisor
+        bears with a silent trainer.
 
         Every rank must call it. The model is not synchronised inside: ranks may hold different
         numbers of minibatches.
@@ -51,6 +57,7 @@ class Evaluator:
                 ):
                     moved += int((book.nid2partid(inputs) != book.partid).sum()) * row_bytes
                     counts += score_counts(module(blocks, features[inputs]), labels[seeds])
+                    alive()
             moved += self._payload.take()
         dist.all_reduce(counts)
         return metric_of(counts, self.multilabel), moved

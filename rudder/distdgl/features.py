@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rudder.buffer import PersistentBuffer, fill_ids, resolve_capacity
+from rudder.buffer import PersistentBuffer, fill_ids, resolve_capacity, warm
 from rudder.decision import Decision
 from rudder.distdgl.wire import ID_BYTES
 from rudder.errors import BufferContentError, TransportError
@@ -89,6 +89,19 @@ class PartitionView:
         return degree
 
 
+def node_data(g: Any, name: str) -> Any:
+    """``g.ndata[name]``.
+
+    Raises:
+        TransportError: there is none; names those that are there.
+    """
+    if name not in g.ndata:
+        raise TransportError(
+            f"the graph has no node data {name!r}; it has {', '.join(sorted(g.ndata))}"
+        )
+    return g.ndata[name]
+
+
 class BufferedFeatures:
     """Serves ``g.ndata[name][ids]`` through a persistent buffer.
 
@@ -119,11 +132,7 @@ class BufferedFeatures:
         seed: int = 0,
         verify: bool = False,
     ) -> None:
-        if name not in g.ndata:
-            raise TransportError(
-                f"the graph has no node data {name!r}; it has {', '.join(sorted(g.ndata))}"
-            )
-        self.tensor = g.ndata[name]
+        self.tensor = node_data(g, name)
         if len(self.tensor.shape) != 2:
             raise TransportError(
                 f"node data {name!r} has shape {tuple(self.tensor.shape)}; features are [N, F]"
@@ -138,6 +147,7 @@ class BufferedFeatures:
         self.filled = 0
         self.buffer: PersistentBuffer | None = None
         if self.capacity:
+            warm()  # in a process of one's own script nobody has
             dtype = torch.empty(0, dtype=self._local.dtype).numpy().dtype
             self.buffer = PersistentBuffer(self.capacity, self.width, policy, dtype=dtype)
             self._fill(fill, seed)

@@ -40,12 +40,12 @@ class Hosts:
         """
         if self._cluster is not None and len(self._cluster.hosts) != parts:
             self.close()
-        if self._cluster is None:
-            self._cluster = LocalCluster(parts, rate=rate, preload=PRELOAD)
-            self._cluster.__enter__()
-        else:
-            self._cluster.shape(rate)
         try:
+            if self._cluster is None:
+                self._cluster = LocalCluster(parts, rate=rate, preload=PRELOAD)
+                self._cluster.__enter__()
+            else:
+                self._cluster.shape(rate)
             yield self._cluster
         except BaseException:
             self.close()

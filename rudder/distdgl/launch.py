@@ -10,6 +10,7 @@ from typing import Any
 
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
+from rudder.distdgl import script as runner
 from rudder.distdgl.environment import Environment
 from rudder.distdgl.hosting import Hosts, sent_and_received, server_roles
 from rudder.errors import UsageError
@@ -61,7 +62,8 @@ def launch(
             "graph_name": partition.graph_name,
             "num_trainers": str(trainers),
         }
-        argv = (sys.executable, str(script.resolve()), *(_fill(a, values) for a in arguments))
+        given = (_fill(a, values) for a in arguments)
+        argv = (sys.executable, runner.__file__, str(script.resolve()), *given)
         scripts = [
             Role(
                 host=host.index,
@@ -83,7 +85,7 @@ def launch(
 def _fill(argument: str, values: Mapping[str, str]) -> str:
     try:
         return argument.format_map(values)
-    except (KeyError, ValueError, IndexError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
         known = ", ".join(f"{{{name}}}" for name in values)
         raise UsageError(
             f"argument {argument!r} has a placeholder that is none of {known} ({error}); "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import pyarrow as pa
 import torch
 import torch.distributed as dist
 
-from rudder.distdgl.features import BufferedFeatures, Served
+from rudder.distdgl.features import BufferedFeatures, Served, node_data
 from rudder.distdgl.pipeline import Pipeline
-from rudder.distdgl.rpc_lock import RPC_LOCK, guard_dist_tensors
+from rudder.distdgl.rpc_lock import RPC_LOCK, guard_requests
 from rudder.distdgl.wire import rpc_payload
+from rudder.errors import UsageError
 from rudder.observation import Facts, Task
 from rudder.plugins import PluginFile
 from rudder.registries import POLICIES
@@ -44,6 +45,8 @@ class DistNodeDataLoader:
     thread; which remote rows the buffer keeps is steered by ``controller``. The numbers that
     reach the model are exactly those of ``g.ndata[features][input_nodes]``.
 
+    Each ``iter()`` is a new epoch and ends the one before, however far that one came.
+
     Args:
         g: a ``dgl.distributed.DistGraph``.
         nids: seeds of this trainer, int64 ``[n]``.
@@ -67,7 +70,9 @@ class DistNodeDataLoader:
         plugins: plug-in files that a controller in a process of its own needs.
 
     Raises:
-        UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes.
+        UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes;
+            iterated after :meth:`close`.
+        TransportError: the graph lacks the features or labels.
         ControllerError: the controller cannot be reset.
     """
 
@@ -104,13 +109,13 @@ class DistNodeDataLoader:
         )  # fmt: skip
         resolved = resolve(asked, controller)
         self.scenario = resolved.scenario
-        guard_dist_tensors()
+        guard_requests()
         self._payload = rpc_payload()
         self._inner = dgl.dataloading.DistNodeDataLoader(
             g, nids, graph_sampler, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last
         )
         self._features_name, self._labels_name = features, labels
-        self._labels = g.ndata[labels] if labels is not None else None
+        self._labels = node_data(g, labels) if labels is not None else None
         self.features = BufferedFeatures(
             g, features, POLICIES.build(self.scenario.policy), self.scenario.buffer,
             self.scenario.fill, seed, verify,
@@ -124,8 +129,10 @@ class DistNodeDataLoader:
         """Minibatches that training has finished with."""
         self._epochs = epochs or 0
         self._epoch = -1
+        self._iteration: Generator[tuple[_Pulled, float], None, None] | None = None
         self._current: MinibatchRow | None = None
         self._handed_at = 0.0
+        self._closed = False
         self._steering = steer(
             resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
             plugins=plugins, decisions_path=decisions,
@@ -138,19 +145,37 @@ class DistNodeDataLoader:
         return self._limit
 
     def __iter__(self) -> Iterator[Minibatch]:
+        if self._closed:
+            raise UsageError("this loader was closed; make a new one to iterate again")
+        self._end_iteration()
         self._epoch += 1
         self._inner_left = self._limit
         iter(self._inner)
-        pipeline = Pipeline(self._produce, self.scenario.prefetch_depth)
+        iteration = iter(Pipeline(self._produce, self.scenario.prefetch_depth))
+        self._iteration = iteration
+        return self._minibatches(iteration)
+
+    def _minibatches(
+        self, iteration: Generator[tuple[_Pulled, float], None, None]
+    ) -> Iterator[Minibatch]:
         try:
-            for pulled, waited in pipeline:
+            for pulled, waited in iteration:
                 pulled.row.stall_s = waited
                 self._current = pulled.row
                 self._handed_at = time.perf_counter()
                 yield pulled.minibatch
-                self._finish_row()  # before the next wait, which is not computing
+                if iteration is self._iteration:
+                    self._finish_row()  # before the next wait, which is not computing
         finally:
-            self._finish_row()
+            if iteration is self._iteration:
+                self._end_iteration()
+
+    def _end_iteration(self) -> None:
+        """End the background thread of the running iteration, if there is one."""
+        self._finish_row()
+        iteration, self._iteration = self._iteration, None
+        if iteration is not None:
+            iteration.close()
 
     def note(self, **values: float | int) -> None:
         """Write values such as ``loss`` or ``bytes_gradients`` into the current minibatch's row."""
@@ -163,7 +188,9 @@ class DistNodeDataLoader:
         return minibatch_table(self.rows)
 
     def close(self) -> Tally:
-        """End the decision loop and its controller; what steering came to."""
+        """End the decision loop and its controller; what steering came to. Safe to call twice."""
+        self._closed = True
+        self._end_iteration()
         return self._steering.close()
 
     def _finish_row(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,11 +28,11 @@ class Pipeline(Generic[T]):
         self._produce = produce
         self._depth = depth
 
-    def __iter__(self) -> Iterator[tuple[T, float]]:
-        """Yields ``(item, seconds that the consumer waited for it)``."""
+    def __iter__(self) -> Generator[tuple[T, float], None, None]:
+        """Yields ``(item, seconds that the consumer waited for it)``; ``close()`` leaves early."""
         return self._inline() if self._depth == 0 else self._ahead()
 
-    def _inline(self) -> Iterator[tuple[T, float]]:
+    def _inline(self) -> Generator[tuple[T, float], None, None]:
         while True:
             start = time.perf_counter()
             item = self._produce()
@@ -40,7 +40,7 @@ class Pipeline(Generic[T]):
                 return
             yield item, time.perf_counter() - start
 
-    def _ahead(self) -> Iterator[tuple[T, float]]:
+    def _ahead(self) -> Generator[tuple[T, float], None, None]:
         permits = threading.Semaphore(self._depth)
         ready: queue.SimpleQueue[T | BaseException | None] = queue.SimpleQueue()
         stop = threading.Event()

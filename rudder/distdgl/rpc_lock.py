@@ -2,36 +2,49 @@
 
 DGL's client numbers its requests in one process-wide counter and reads responses from one queue:
 a lookup in the training thread during a pull in the background thread would take the other's
-answer. The loader holds the lock while it samples and pulls; lookups in a ``DistTensor``
-(``g.ndata["label"][ids]`` in a user's script) take it too.
+answer. The loader holds the lock while it samples and pulls. All else that a script may ask the
+servers (``g.ndata["label"][ids]``, degrees, sampling, barriers, sparse embeddings) takes it too.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from dgl.distributed import DistTensor
+from dgl.distributed import graph_services
+from dgl.distributed.kvstore import KVClient
 
 RPC_LOCK = threading.RLock()
+
+_GUARDED: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (KVClient, ("pull", "push", "count_nonzero", "init_data", "delete_data", "barrier")),
+    (
+        graph_services,
+        ("_distributed_access", "_distributed_edge_access", "_distributed_get_node_property"),
+    ),
+)
+"""Where every request of a trainer to the servers starts, by whatever name it was called."""
+
 _guarded = False
 
 
-def guard_dist_tensors() -> None:
-    """Make every ``DistTensor`` read and write of this process take the lock (once)."""
+def guard_requests() -> None:
+    """Make every request of this process to DGL's servers take the lock (once)."""
     global _guarded
     if _guarded:
         return
     _guarded = True
-    get, put = DistTensor.__getitem__, DistTensor.__setitem__
+    for owner, names in _GUARDED:
+        for name in names:
+            setattr(owner, name, _locked(getattr(owner, name)))
 
-    def locked_get(self: Any, ids: Any) -> Any:
+
+def _locked(request: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(request)
+    def locked(*args: Any, **kwargs: Any) -> Any:
         with RPC_LOCK:
-            return get(self, ids)
+            return request(*args, **kwargs)
 
-    def locked_put(self: Any, ids: Any, values: Any) -> None:
-        with RPC_LOCK:
-            put(self, ids, values)
-
-    DistTensor.__getitem__ = locked_get
-    DistTensor.__setitem__ = locked_put
+    return locked

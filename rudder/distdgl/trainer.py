@@ -18,9 +18,11 @@ from torch.nn.parallel import DistributedDataParallel
 from rudder.cluster.report import report
 from rudder.distdgl.evaluation import Evaluator
 from rudder.distdgl.job import Job
+from rudder.distdgl.leaving import no_barrier_after_failure
 from rudder.distdgl.loader import DistNodeDataLoader
 from rudder.distdgl.models import build_model, loss_of
 from rudder.distdgl.wire import ring_allreduce_bytes
+from rudder.errors import RudderError
 from rudder.partition import Partition
 from rudder.plugins import load_files
 
@@ -30,8 +32,12 @@ _REPORT_EVERY_S = 0.5
 def train(job: str) -> None:
     """Train one rank of the job in the file ``job``. Reads DGL's and torch's environment."""
     report("started")
-    trainer = Trainer(Job.load(Path(job)))
-    trainer.run()
+    with no_barrier_after_failure():
+        try:
+            Trainer(Job.load(Path(job))).run()
+        except RudderError as error:
+            report("failed", error=type(error).__name__, message=str(error))
+            raise
     report("done")
 
 
@@ -115,7 +121,7 @@ class Trainer:
         return {"val_metric": self._evaluate("val_mask")}
 
     def _evaluate(self, mask: str) -> float | None:
-        metric, moved = self.evaluator.run(self._split(mask))
+        metric, moved = self.evaluator.run(self._split(mask), self._progress)
         self.loader.note(bytes_evaluation=self.loader.rows[-1].bytes_evaluation + moved)
         return metric
 
