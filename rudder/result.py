@@ -17,6 +17,8 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 
 SCHEMA_VERSION = 1
+ID_BYTES = 8
+"""Bytes of a node id in a request for its row."""
 
 MINIBATCH_SCHEMA = pa.schema(
     [

@@ -1,0 +1,203 @@
+"""One trainer of a replay: the real buffer, policy and steering on recorded accesses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from rudder.buffer import PersistentBuffer, resolve_capacity
+from rudder.decision import Decision
+from rudder.observation import Facts, Task
+from rudder.plugins import PluginFile
+from rudder.policies.base import Policy
+from rudder.registries import POLICIES
+from rudder.replay.ahead import Ahead
+from rudder.replay.bounds import MinBound, StaticBound
+from rudder.replay.clock import TimeModel, TrainerClock
+from rudder.replay.foresight import ForesightController, Outlook
+from rudder.result import ID_BYTES, MinibatchRow
+from rudder.steering import InlineAsker, Resolved, Steering, Tally, build_controller, place
+from rudder.trace import Trace
+
+
+class ReplayTrainer:
+    """Replays one rank. Per minibatch :meth:`pull`, then :meth:`train`; at the end :meth:`close`.
+
+    Args:
+        rank: global rank.
+        trace: opened.
+        length: minibatches to replay.
+        run: scenario and controller.
+        time: model of time.
+        latency_s: modelled seconds per answer; None = as long as it really takes.
+        plugins: plug-in files that a controller in a process of its own loads too.
+        decisions_path: where decisions are appended; None = nowhere.
+
+    Raises:
+        CapacityError: a buffer larger than what it could hold.
+        ControllerError: the controller could not be reset.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        trace: Trace,
+        length: int,
+        run: Resolved,
+        time: TimeModel,
+        *,
+        latency_s: float | None = 0.0,
+        plugins: Sequence[PluginFile] = (),
+        decisions_path: Path | None = None,
+    ) -> None:
+        scenario, manifest = run.scenario, trace.manifest
+        part = manifest.part_of(rank)
+        halo, remote = manifest.halo_nodes[part], manifest.remote_nodes(part)
+        self.rank, self.scenario = rank, scenario
+        self.row_bytes = manifest.feature_bytes
+        self.capacity = resolve_capacity(scenario.buffer, halo, remote)
+        self.clock = TrainerClock(scenario.prefetch_depth)
+        self._policy: Policy = POLICIES.build(scenario.policy)
+        self._buffer = PersistentBuffer(self.capacity, 0, self._policy)
+        filled = trace.fill_ids(rank, scenario.fill, self.capacity, scenario.seed)
+        self._buffer.fill(filled)
+        self.filled = len(filled)
+        self.minimum = MinBound(self.capacity, filled, manifest.nodes)
+        self.static = StaticBound(manifest.nodes)
+        self._ahead = Ahead(trace.minibatches(rank), length)
+        self._time = time
+        self._latency_s = latency_s or 0.0
+        self._scratch: PersistentBuffer | None = None
+        self._trained: deque[tuple[float, MinibatchRow]] = deque()
+        facts = Facts(
+            graph=scenario.graph,
+            nodes=manifest.nodes,
+            edges=manifest.edges,
+            feature_bytes=manifest.feature_bytes,
+            parts=manifest.parts,
+            part_nodes=manifest.part_nodes[part],
+            halo_nodes=halo,
+            remote_nodes=remote,
+            batch_size=scenario.batch_size,
+            fan_out=scenario.fan_out,
+            capacity=self.capacity,
+            trainers=manifest.ranks,
+            epochs=scenario.epochs,
+            total_minibatches=sum(trace.facts[rank].minibatches),
+            policy=scenario.policy,
+        )
+        controller = build_controller(run.spec)
+        if isinstance(controller, ForesightController):
+            controller.foresee(self)
+        asker = InlineAsker(place(run.spec, controller, plugins), lambda: self.clock.now, latency_s)
+        self._steering = Steering(
+            asker,
+            Task(facts, scenario.seed, rank),
+            mode=scenario.mode,
+            deadline_s=run.deadline_s,
+            decisions_path=decisions_path,
+            modelled_seconds=True,
+        )
+
+    @property
+    def next_epoch(self) -> int | None:
+        """Epoch of the next minibatch; None at the end."""
+        coming = next(self._ahead.look(), None)
+        return None if coming is None else coming.epoch
+
+    def pull(self) -> tuple[MinibatchRow, float]:
+        """The next minibatch through the buffer.
+
+        Returns its row, which lacks what training adds, and the modelled second at which this
+        trainer has computed it if it waits for no other.
+        """
+        traced = self._ahead.next()
+        ids, clock = traced.remote_ids, self.clock
+        sample_s = self._time.sample_s(self.rank, traced)
+        clock.begin()
+        clock.advance(sample_s)
+        turn = self._steering.before_pull(traced.step)
+        clock.advance(turn.waited_s)
+        plan = self._buffer.plan(ids, turn.decision)
+        self._buffer.commit(plan)
+        fetch_s = self._time.fetch_s(self.rank, traced, plan.fetched)
+        clock.advance(fetch_s)
+        self.minimum.add(ids)
+        self.static.add(ids)
+        row = MinibatchRow(
+            rank=self.rank,
+            epoch=traced.epoch,
+            step=traced.step,
+            seeds=traced.seeds,
+            local=traced.local,
+            remote_sampled=len(ids),
+            hits=plan.hits,
+            misses=plan.misses,
+            replaced=plan.replaced,
+            fetched=plan.fetched,
+            stale_share=plan.stale_share,
+            occupancy=plan.occupancy,
+            sample_s=sample_s,
+            fetch_s=fetch_s,
+            wait_decision_s=turn.waited_s,
+            bytes_features=plan.fetched * self.row_bytes,
+            bytes_ids=plan.fetched * ID_BYTES,
+        )
+        while self._trained and self._trained[0][0] <= clock.now:
+            done = self._trained.popleft()[1]
+            self._steering.trained(done.step, done.compute_s, done.stall_s)
+        self._pulled = traced
+        self._steering.after_pull(row)
+        row.stall_s = clock.take_over()
+        return row, clock.taken + self._time.compute_s(self.rank, traced)
+
+    def train(self, row: MinibatchRow, until: float) -> None:
+        """The minibatch of the last :meth:`pull` is trained at this modelled second."""
+        row.compute_s = until - self.clock.taken
+        self.clock.train(until)
+        self._trained.append((until, row))
+
+    def close(self) -> Tally:
+        """End the controller; what steering came to."""
+        return self._steering.close()
+
+    def roll_out(self, decision: Decision, then: Decision, horizon: int) -> Outlook:
+        """See :class:`rudder.replay.foresight.Future`; called while a question is put."""
+        buffer, clock = self._forked(), self.clock.copy()
+        sync = self.scenario.mode == "sync"
+        start = clock.now
+        arrives, answer = start + self._latency_s, decision
+        applied, minibatches, fetched = False, 0, 0
+        previous = self._pulled
+        for traced in self._ahead.look():
+            clock.take_over()
+            clock.train(clock.taken + self._time.compute_s(self.rank, previous))
+            if traced.epoch != previous.epoch:
+                clock.begin_epoch(clock.trained)
+            clock.begin()
+            clock.advance(self._time.sample_s(self.rank, traced))
+            if sync:
+                clock.advance(max(0.0, arrives - clock.now))
+            due = sync or arrives <= clock.now
+            plan = buffer.plan(traced.remote_ids, answer if due else None)
+            buffer.commit(plan)
+            clock.advance(self._time.fetch_s(self.rank, traced, plan.fetched))
+            previous = traced
+            if due:
+                applied, arrives, answer = True, clock.now + self._latency_s, then
+            if applied:
+                fetched += plan.fetched
+                minibatches += 1
+                if minibatches == horizon:
+                    break
+        clock.take_over()
+        end = clock.taken + self._time.compute_s(self.rank, previous)
+        return Outlook(fetched, end - start, minibatches)
+
+    def _forked(self) -> PersistentBuffer:
+        if self._scratch is None:
+            policy: Policy = POLICIES.build(self.scenario.policy)
+            self._scratch = PersistentBuffer(self.capacity, 0, policy)
+        self._scratch.load_state_dict(self._buffer.state_dict())
+        return self._scratch
