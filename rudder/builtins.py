@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from rudder.registries import COMMANDS, ENGINES, POLICIES
+from rudder.registries import COMMANDS, CONTROLLERS, ENGINES, POLICIES
 
 ENGINES.register(
     "distdgl", "rudder.distdgl.engine:DistDGLEngine", summary="real training on emulated hosts"
+)
+ENGINES.register(
+    "replay",
+    "rudder.replay.engine:ReplayEngine",
+    summary="a recorded trace through the same buffer and steering, seconds modelled",
+)
+CONTROLLERS.register(
+    "recorded",
+    "rudder.replay.recorded:Recorded",
+    summary="gives an earlier run's answers at the same minibatches (replay only)",
+    params={"run": ""},
+    fields={"mode": "sync"},
+)
+CONTROLLERS.register(
+    "timing-oracle",
+    "rudder.replay.oracle:TimingOracle",
+    summary="looks both answers up in the trace and takes the cheaper (replay only)",
+    params={"horizon": 32, "objective": "communication"},
 )
 POLICIES.register(
     "score",
