@@ -5,7 +5,7 @@ carry Typer annotations. It is imported when it is invoked, so that help stays l
 
     COMMANDS.register("hello", "my_package.cli:hello", summary="greet", fields={"section": "Look"})
 
-Exit codes: 0 done, 1 the work failed, 2 wrong use, 130 interrupted.
+Exit codes: 0 done, 1 the work failed, 2 wrong use, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rudder.cli.options import Plugins, start
 from rudder.cli.output import console
 from rudder.errors import RudderError, UsageError
 from rudder.registries import COMMANDS
+from rudder.terminating import sigterm_as_exit
 
 SECTIONS = ("Look", "Prepare", "Run", "Compare", "Extend")
 """Order of the sections in the help: the workflow. Others follow by name."""
@@ -103,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if arguments is None else arguments)
     start()
     try:
-        result = app(args, prog_name="rudder", standalone_mode=False)
+        with sigterm_as_exit():
+            result = app(args, prog_name="rudder", standalone_mode=False)
     except TyperException as error:  # what Typer finds wrong with the arguments
         context = getattr(error, "ctx", None)
         hint = f"See '{context.command_path} --help'." if context is not None else ""

@@ -20,7 +20,8 @@ def launch(
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
             metavar="[ARGS]…",
-            help="passed on; {ip_config}, {part_config} and {graph_name} are filled in",
+            help="passed on; {ip_config}, {part_config}, {graph_name} and {num_trainers} are "
+            "filled in",
         ),
     ] = None,
     parts: Annotated[int, typer.Option(help="partitions = hosts")] = 4,
@@ -38,6 +39,7 @@ def launch(
     Options for the script come after --, as in: rudder launch debian train.py -- --epochs 3
     """
     from rudder.distdgl.engine import PARTITION_SEED
+    from rudder.distdgl.launch import check_use
     from rudder.distdgl.launch import launch as start
     from rudder.partition import ensure_partition
     from rudder.running import new_run_id
@@ -46,6 +48,7 @@ def launch(
     checked = Scenario.make(
         graph=graph, parts=parts, trainers=trainers, partition_method=partition_method, rate=rate
     )
+    check_use(script, arguments or [])  # partitioning may take long
     with progress(quiet=quiet or as_json) as report:
         partition = ensure_partition(
             checked.graph, parts, partition_method, PARTITION_SEED, place.partitions, report
@@ -55,7 +58,7 @@ def launch(
     )
     for log in sorted(launched.logs.glob("script-*.log")) if not as_json else ():
         typer.echo(f"--- {log}")
-        typer.echo(log.read_text(), nl=False)
+        typer.echo(log.read_text(errors="replace"), nl=False)
     sent = sum(counter["tx_bytes"] for counter in launched.host_counters)
     emit(
         {"logs": launched.logs, "hosts": parts, "bytes_sent": sent,

@@ -9,18 +9,17 @@ import selectors
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from types import FrameType
 
 from rudder.cluster.hosts import Cluster, RoleProcess, describe_status
 from rudder.cluster.report import Report, ReportReader
 from rudder.cluster.roles import Role
 from rudder.errors import ClusterError, RoleError, UsageError
+from rudder.terminating import sigterm_as_exit
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +107,7 @@ class Supervisor:
         """
         _check(roles, len(self._cluster.hosts))
         job = _Job(self._cluster, roles, deadlines, silence, on_report or _ignore)
-        with _sigterm_as_exit():
+        with sigterm_as_exit():
             try:
                 job.start()
                 job.wait(self._after_services)
@@ -398,25 +397,3 @@ def _check(roles: Sequence[Role], hosts: int) -> None:
 
 def _ignore(role: Role, report: Report) -> None:
     return
-
-
-@contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
-    """Let SIGTERM unwind this process instead of ending it at once.
-
-    A handler that somebody has set stays, and in another thread than the main one nothing can be
-    set: there the kernel ends the hosts with the process.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -17,6 +17,8 @@ from rudder.errors import UsageError
 from rudder.partition import Partition
 from rudder.versions import check_versions
 
+PLACEHOLDERS = ("ip_config", "part_config", "graph_name", "num_trainers")
+
 
 @dataclass(frozen=True)
 class Launched:
@@ -45,9 +47,7 @@ def launch(
         UsageError: no such script, or an argument with an unknown placeholder.
         RoleError: a process failed or did not start in time.
     """
-    check_versions()
-    if not script.is_file():
-        raise UsageError(f"no such script: {script.resolve()}")
+    check_use(script, arguments)
     logs = run_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with Hosts()(partition.parts, rate) as cluster:
@@ -56,12 +56,8 @@ def launch(
             cluster.hosts, partition.config, trainers, cluster.interface, run_dir / "ip_config.txt"
         )
         environment.write_ip_config()
-        values = {
-            "ip_config": str(environment.ip_config),
-            "part_config": str(partition.config),
-            "graph_name": partition.graph_name,
-            "num_trainers": str(trainers),
-        }
+        job = (environment.ip_config, partition.config, partition.graph_name, trainers)
+        values = dict(zip(PLACEHOLDERS, map(str, job), strict=True))
         given = (_fill(a, values) for a in arguments)
         argv = (sys.executable, runner.__file__, str(script.resolve()), *given)
         scripts = [
@@ -80,6 +76,20 @@ def launch(
         Supervisor(cluster).run([*server_roles(environment, logs), *scripts], ())
         counters = sent_and_received(before, cluster)
     return Launched(logs, counters)
+
+
+def check_use(script: Path, arguments: Sequence[str]) -> None:
+    """Refuse, before anything is made or started, what :func:`launch` could not run.
+
+    Raises:
+        UsageError: no such script, or an argument with an unknown placeholder.
+        VersionError: library versions that do not work together.
+    """
+    check_versions()
+    if not script.is_file():
+        raise UsageError(f"no such script: {script.resolve()}")
+    for argument in arguments:
+        _fill(argument, dict.fromkeys(PLACEHOLDERS, ""))
 
 
 def _fill(argument: str, values: Mapping[str, str]) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,32 @@ def test_a_tracked_run_from_the_command_line(cli: Any, tmp_path: Path) -> None:
     assert run.info.status == "FINISHED"
     assert run.data.metrics["fetched"] == told["fetched"]
     assert run.data.params["parts"] == "2"
+
+
+@pytest.mark.cluster
+def test_a_run_that_is_terminated_while_its_graph_is_read_ends_as_killed(tmp_path: Path) -> None:
+    """Before any supervisor runs: nothing may stay RUNNING in the store."""
+    plugin, reading = tmp_path / "slow.py", tmp_path / "reading"
+    plugin.write_text(
+        "import pathlib, time\n"
+        "from rudder.registries import DATASETS\n\n\n"
+        "def slow():\n"
+        f"    pathlib.Path({str(reading)!r}).touch()\n"
+        "    time.sleep(60)\n\n\n"
+        'DATASETS.register("slow", slow)\n'
+    )
+    home = Home.resolve(tmp_path / "home")
+    main = "import sys; from rudder.cli.app import main; sys.exit(main())"
+    arguments = ["train", "slow", "--plugin", str(plugin), "--home", str(home.root)]
+    process = subprocess.Popen([sys.executable, "-I", "-c", main, *arguments], env=dict(os.environ))
+    deadline = time.monotonic() + 60
+    while not reading.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    client = mlflow.MlflowClient(home.mlflow_uri)
+    (run,) = client.search_runs([e.experiment_id for e in client.search_experiments()])
+    assert run.info.status == "KILLED"
 
 
 @pytest.mark.parametrize(

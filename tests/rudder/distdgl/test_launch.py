@@ -63,8 +63,16 @@ def test_a_plain_script_runs_unmodified_and_five_lines_save_traffic(
 def test_a_script_that_fails_is_named_with_its_last_words(
     partition: Partition, tmp_path: Path
 ) -> None:
+    """While the other trainer waits for it in a collective, as after a failure in training."""
     script = tmp_path / "broken.py"
-    script.write_text("import os\nif os.environ['RANK'] == '1':\n    raise ValueError('rank one')")
+    script.write_text(
+        "import os, dgl, torch.distributed as dist\n"
+        "dgl.distributed.initialize(os.environ['DGL_IP_CONFIG'])\n"
+        "dist.init_process_group('gloo')\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    raise ValueError('rank one')\n"
+        "dist.barrier()\n"
+    )
     with pytest.raises(RoleError, match=r"script 1 on host1[\s\S]*rank one"):
         launch(script, [], partition, tmp_path / "run")
 
@@ -75,6 +83,8 @@ def test_a_script_that_fails_is_named_with_its_last_words(
         ("nowhere.py", [], "no such script"),
         ("plain.py", ["{ipconfig}"], "placeholder"),
         ("plain.py", ["{"], "placeholder"),
+        ("plain.py", ["{ip_config.name}"], "placeholder"),
+        ("plain.py", ["{part_config[name]}"], "placeholder"),
     ],
 )
 def test_wrong_use_is_told(

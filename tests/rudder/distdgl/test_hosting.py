@@ -1,0 +1,147 @@
+"""Hosts that are kept between jobs, and what the launcher makes of its trainers' reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rudder import errors
+from rudder.cluster.report import Report
+from rudder.cluster.roles import Role
+from rudder.distdgl import hosting
+from rudder.distdgl.engine import _Watch, check_training_nodes
+from rudder.engine import RunOptions
+from rudder.errors import ClusterError, ControllerError, RoleError, ScenarioError
+from rudder.home import Home
+from rudder.partition import Partition
+from rudder.scenario import Scenario
+
+
+class Cluster:
+    """Stands for a cluster; the class counts them, and fails where it is told to."""
+
+    made = 0
+    fail_to_start = False
+    fail_to_shape = False
+
+    def __init__(self, hosts: int, **options: Any) -> None:
+        self.hosts = range(hosts)
+        Cluster.made += 1
+
+    def __enter__(self) -> Cluster:
+        if self.fail_to_start:
+            raise ClusterError("no network today")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.ended = True
+
+    def shape(self, rate: float) -> None:
+        if self.fail_to_shape:
+            raise ClusterError("the hosts are gone")
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> hosting.Hosts:
+    monkeypatch.setattr(hosting, "LocalCluster", Cluster)
+    for name in ("made", "fail_to_start", "fail_to_shape"):
+        monkeypatch.setattr(Cluster, name, 0)
+    kept = hosting.Hosts()
+    kept.keep = True
+    return kept
+
+
+def use(hosts: hosting.Hosts, parts: int = 2) -> Any:
+    with hosts(parts, 0.0) as cluster:
+        return cluster
+
+
+def test_kept_hosts_serve_the_next_job_of_as_many_parts(hosts: hosting.Hosts) -> None:
+    first = use(hosts)
+    assert use(hosts) is first
+    assert use(hosts, parts=3) is not first
+    assert first.ended
+
+
+def test_hosts_that_did_not_start_are_not_kept(hosts: hosting.Hosts) -> None:
+    Cluster.fail_to_start = True
+    with pytest.raises(ClusterError, match="no network"):
+        use(hosts)
+    Cluster.fail_to_start = False
+    use(hosts)
+    assert Cluster.made == 2
+
+
+def test_hosts_that_died_in_between_are_not_kept(hosts: hosting.Hosts) -> None:
+    use(hosts)
+    Cluster.fail_to_shape = True
+    with pytest.raises(ClusterError, match="gone"):
+        use(hosts)
+    use(hosts)
+    assert Cluster.made == 2
+
+
+def watch(tmp_path: Path, told: list[tuple[str, float]], **fields: Any) -> _Watch:
+    options = RunOptions(
+        Home(tmp_path), tmp_path, progress=lambda phase, share: told.append((phase, share))
+    )
+    return _Watch(Scenario.make(**fields), options)
+
+
+def trainer(rank: int, tmp_path: Path) -> Role:
+    return Role(rank, "trainer", rank, tmp_path / f"trainer-{rank}.log", argv=("true",))
+
+
+def test_progress_is_that_of_the_slowest_trainer(tmp_path: Path) -> None:
+    told: list[tuple[str, float]] = []
+    seen = watch(tmp_path, told, parts=2, epochs=2)
+    first, second = trainer(0, tmp_path), trainer(1, tmp_path)
+    for role in (first, second):
+        seen.report(role, Report("ready", {"minibatches": 10, "surplus": 0}))
+    seen.report(first, Report("step", {"step": 8}))
+    assert told == [("start", 0.5), ("start", 1.0)]
+    seen.report(second, Report("step", {"step": 5}))
+    seen.report(first, Report("epoch", {"epoch": 0, "seconds": 1.0}))
+    seen.report(second, Report("epoch", {"epoch": 1, "seconds": 1.0}))
+    assert told[2:] == [("train", 0.25), ("train", 0.25), ("train", 0.5)]
+
+
+def test_what_a_trainer_says_of_its_failure_is_what_is_told(tmp_path: Path) -> None:
+    seen = watch(tmp_path, [])
+    ended = RoleError("trainer 1 ended with exit status 1")
+    assert seen.cause_of(ended) is ended
+    seen.report(
+        trainer(1, tmp_path), Report("failed", {"error": "ControllerError", "message": "no model"})
+    )
+    seen.report(
+        trainer(0, tmp_path), Report("failed", {"error": "ControllerError", "message": "late"})
+    )
+    cause = seen.cause_of(ended)
+    assert type(cause) is ControllerError
+    assert "trainer 1 on host1: no model" in str(cause)
+    assert "trainer-1.log" in str(cause)
+
+
+def test_an_error_class_of_a_plug_in_stays_the_roles_failure(tmp_path: Path) -> None:
+    assert not hasattr(errors, "TheirError")
+    seen = watch(tmp_path, [])
+    seen.report(
+        trainer(0, tmp_path), Report("failed", {"error": "TheirError", "message": "theirs"})
+    )
+    ended = RoleError("trainer 0 ended with exit status 1")
+    assert seen.cause_of(ended) is ended
+
+
+def test_every_trainer_needs_a_training_node(tmp_path: Path) -> None:
+    zero = (0, 0)
+    partition = Partition(
+        folder=tmp_path, graph_name="g", graph="g", graph_digest="", digest="", method="random",
+        seed=0, nodes=10, edges=0, classes=2, multilabel=False, feature_width=1, part_nodes=(5, 5),
+        part_edges=zero, halo_nodes=zero, part_train=(3, 0), edge_cut=0.0, balance=1.0,
+        beyond_halo=0.0,
+    )  # fmt: skip
+    check_training_nodes(Scenario.make(parts=2), partition)  # split evenly, whatever the part
+    with pytest.raises(ScenarioError, match="3 training nodes for 4 trainers"):
+        check_training_nodes(Scenario.make(parts=2, trainers=2), partition)
