@@ -138,23 +138,13 @@ class Trace:
     def halo(self, part: int) -> Ids:
         """Remote nodes one hop from ``part``: int64, ascending."""
         path = halo_path(self.folder, part)
-        ids: Ids = _numpy(_read(path, ["id"]).column("id").combine_chunks())
-        if ids.size != self.manifest.halo_nodes[part]:
-            raise TraceError(
-                f"{path} has {ids.size} ids, the manifest says {self.manifest.halo_nodes[part]}"
-            )
+        ids: Ids = _column(path, "id", pa.int64(), self.manifest.halo_nodes[part])
         return ids
 
     def degree(self) -> npt.NDArray[np.int32]:
         """Degree of every node by id: int32 ``[N]``."""
         path = degree_path(self.folder)
-        degree: npt.NDArray[np.int32] = _numpy(
-            _read(path, ["degree"]).column("degree").combine_chunks()
-        )
-        if degree.size != self.manifest.nodes:
-            raise TraceError(
-                f"{path} has {degree.size} degrees, the manifest says {self.manifest.nodes} nodes"
-            )
+        degree: npt.NDArray[np.int32] = _column(path, "degree", pa.int32(), self.manifest.nodes)
         return degree
 
     def beyond_halo(self, part: int) -> Ids:
@@ -253,6 +243,15 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
             return file.read(columns=columns)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise _damaged(path, error) from error
+
+
+def _column(path: Path, name: str, kind: pa.DataType, length: int) -> npt.NDArray[Any]:
+    table = _read(path, [name])
+    if table.schema.names != [name] or table.schema.field(name).type != kind:
+        raise TraceError(f"{path} has no column {name!r} of type {kind}; record the trace again")
+    if table.num_rows != length:
+        raise TraceError(f"{path} has {table.num_rows} rows, the manifest says {length}")
+    return _numpy(table.column(name).combine_chunks())
 
 
 def _damaged(path: Path, error: Exception) -> TraceError:
