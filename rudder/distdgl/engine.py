@@ -28,7 +28,13 @@ from rudder.registries import DATASETS, PARTITIONERS
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.steering import Tally, build_controller, check_for_training, read_decisions
+from rudder.steering import (
+    Tally,
+    build_controller,
+    check_for_training,
+    read_decisions,
+    resolve,
+)
 from rudder.summary import summarise
 from rudder.versions import check_versions
 
@@ -71,7 +77,7 @@ class DistDGLEngine(Engine):
             check_capacity(scenario, partition)
             check_training_nodes(scenario, partition)
             job = Job(
-                scenario, controller, partition.folder, options.run_dir, options.plugins,
+                scenario, controller, partition.folder, options.run_dir.resolve(), options.plugins,
                 options.verify,
             )  # fmt: skip
             job.save()
@@ -108,12 +114,18 @@ def _train(
         Supervisor(cluster).run(
             [*server_roles(environment, logs), *trainers],
             DEADLINES,
-            silence=SILENCE_S,
+            silence=silence_s(job),
             on_report=watch.report,
         )
     except RoleError as error:
         raise watch.cause_of(error) from error
     return sent_and_received(before, cluster)
+
+
+def silence_s(job: Job) -> float:
+    """How long trainers may be silent: in sync mode a pull may wait for an answer meanwhile."""
+    waits = resolve(job.scenario, job.controller).deadline_s if job.scenario.mode == "sync" else 0
+    return SILENCE_S + waits
 
 
 def check_capacity(scenario: Scenario, partition: Partition) -> None:

@@ -10,8 +10,9 @@ from rudder.cluster.hosts import Host
 
 DGL_PORT = 30050
 RENDEZVOUS_PORT = 29500
-CONNECT_TRIES = 20
-"""Tries of 3 s each, after which a process gives up connecting to its servers."""
+CONNECT_TRIES = 100
+"""Tries of 3 s each, after which a process gives up connecting to its servers; a server answers
+once it has opened its part, which takes minutes for a large one."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rudder.errors import CapacityError, SpecError, UnknownNameError
+from rudder.errors import CapacityError, PolicyError, RoleError, SpecError, UnknownNameError
 from rudder.plugins import load_file
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 
@@ -166,3 +167,35 @@ def test_a_controller_of_ones_own_travels_with_the_job(tmp_path: Path, run: Run)
     answers = [d["decision"]["replace"] for d in result.decisions if d["rank"] == 0]
     assert len(answers) > 2
     assert answers == [k % 2 == 0 for k in range(len(answers))]
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"), [("PolicyError", PolicyError), ("ZeroDivisionError", RoleError)]
+)
+def test_a_trainer_that_fails_while_the_other_waits_for_it_is_told_at_once(
+    tmp_path: Path, run: Run, raised: str, error: type[Exception]
+) -> None:
+    """In its background thread; DGL's exit hook would wait for the other trainer for ever."""
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(
+        "import os\n"
+        "from rudder.errors import PolicyError\n"
+        "from rudder.policies.decayed import Score\n"
+        "from rudder.registries import POLICIES\n\n\n"
+        "class Failing(Score):\n"
+        "    def ledger(self, capacity):\n"
+        "        ledger = super().ledger(capacity)\n"
+        "        advance, self.left = ledger.advance, 3\n"
+        "        def failing(ids, share):\n"
+        "            self.left -= os.environ['RANK'] == '1'\n"
+        "            if self.left < 0:\n"
+        f"                raise {raised}('the third minibatch')\n"
+        "            return advance(ids, share)\n"
+        "        ledger.advance = failing\n"
+        "        return ledger\n\n\n"
+        f'POLICIES.register("failing-{raised.lower()}", Failing)\n'
+    )
+    start = time.monotonic()
+    with pytest.raises(error, match=r"trainer 1 on host1[\s\S]*the third minibatch"):
+        run("always", policy=f"failing-{raised.lower()}", plugins=(load_file(plugin),))
+    assert time.monotonic() - start < 60  # a trainer that stays silent ends the job after 120 s

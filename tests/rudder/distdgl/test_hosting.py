@@ -11,12 +11,14 @@ from rudder import errors
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.distdgl import hosting
-from rudder.distdgl.engine import _Watch, check_training_nodes
+from rudder.distdgl.engine import _Watch, check_training_nodes, silence_s
+from rudder.distdgl.job import Job
 from rudder.engine import RunOptions
 from rudder.errors import ClusterError, ControllerError, RoleError, ScenarioError
 from rudder.home import Home
 from rudder.partition import Partition
 from rudder.scenario import Scenario
+from rudder.spec import Spec
 
 
 class Cluster:
@@ -132,6 +134,14 @@ def test_an_error_class_of_a_plug_in_stays_the_roles_failure(tmp_path: Path) -> 
     )
     ended = RoleError("trainer 0 ended with exit status 1")
     assert seen.cause_of(ended) is ended
+
+
+def test_in_sync_mode_a_trainer_may_be_silent_while_a_pull_waits(tmp_path: Path) -> None:
+    def silence(**fields: Any) -> float:
+        controller = Spec.parse("always:deadline_s=500")
+        return silence_s(Job(Scenario.make(**fields), controller, tmp_path, tmp_path))
+
+    assert silence(mode="sync") == silence(mode="async") + 500
 
 
 def test_every_trainer_needs_a_training_node(tmp_path: Path) -> None:
