@@ -7,15 +7,16 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import dgl.dataloading
 import pyarrow as pa
 import torch
 import torch.distributed as dist
 
+from rudder.distdgl.epochs import Epochs
 from rudder.distdgl.features import BufferedFeatures, Served, node_data
 from rudder.distdgl.pipeline import Pipeline
+from rudder.distdgl.recording import Recorder
 from rudder.distdgl.rpc_lock import RPC_LOCK, guard_requests
 from rudder.distdgl.wire import rpc_payload
 from rudder.errors import UsageError
@@ -24,10 +25,14 @@ from rudder.plugins import PluginFile
 from rudder.registries import POLICIES
 from rudder.result import MinibatchRow, minibatch_table
 from rudder.scenario import Fill, Mode, Scenario
+from rudder.seeding import Groups
 from rudder.spec import Spec
 from rudder.steering import Tally, resolve, steer
 
 Minibatch = tuple[torch.Tensor, torch.Tensor, list[Any]]
+_T = TypeVar("_T")
+Schedule = Mapping[int, _T] | Sequence[tuple[int, _T]]
+"""Values that hold from an epoch on, by epoch."""
 
 
 @dataclass(slots=True)
@@ -51,7 +56,7 @@ class DistNodeDataLoader:
         g: a ``dgl.distributed.DistGraph``.
         nids: seeds of this trainer, int64 ``[n]``.
         graph_sampler: a DGL sampler, such as ``dgl.dataloading.NeighborSampler([10, 25])``.
-        batch_size, shuffle, drop_last: as in DGL.
+        batch_size, shuffle, drop_last: as in DGL; the order is drawn from ``seed``, rank and epoch.
         features: node data to serve, ``[N, F]``.
         labels: node data of the seeds to serve too; None = none.
         controller: controller spec, ``NAME:key=value,…`` (``rudder controllers``).
@@ -62,18 +67,25 @@ class DistNodeDataLoader:
         mode: ``async`` never waits for the controller, ``sync`` waits before each pull.
         epochs: how often the loader will be iterated; None = not known, then controllers see no
             progress. No question goes out after the last of them.
-        seed: of the controller and a random fill.
+        seed: of the order of seeds, the controller and a random fill.
         even: cut every rank to the fewest minibatches of any rank (needs a process group), so
             that gradient exchange never waits for a rank that has run out.
         verify: test mode: compare every served feature matrix with the stored rows.
         decisions: file for the decisions, JSON Lines, appended as they happen.
         plugins: plug-in files that a controller in a process of its own needs.
+        groups: of each seed, int32 ``[n]``: an epoch takes the seeds group by group, shuffled
+            inside (:func:`rudder.seeding.seed_groups`); None = as ``shuffle`` says.
+        batch_size_at, fan_out_at: values from an epoch on, by epoch; the fan-out needs a
+            ``NeighborSampler``.
+        trace: record this rank's minibatches into the access trace there
+            (:func:`rudder.trace.start_trace` makes it); :meth:`close` completes it.
 
     Raises:
         UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes;
             iterated after :meth:`close`.
         TransportError: the graph lacks the features or labels.
         ControllerError: the controller cannot be reset.
+        TraceError: the trace cannot be recorded there.
     """
 
     def __init__(
@@ -99,20 +111,27 @@ class DistNodeDataLoader:
         verify: bool = False,
         decisions: Path | None = None,
         plugins: Sequence[PluginFile] = (),
+        groups: Groups | None = None,
+        batch_size_at: Schedule[int] = (),
+        fan_out_at: Schedule[Sequence[int]] = (),
+        trace: Path | None = None,
     ) -> None:
         fan_out = tuple(getattr(graph_sampler, "fanouts", ())) or (-1,)
+        changes = [*dict(batch_size_at), *dict(fan_out_at)]
         asked = Scenario.make(
             graph=getattr(g, "graph_name", None) or g._graph_name,
-            layers=len(fan_out), fan_out=fan_out, batch_size=batch_size, epochs=epochs or 1,
-            policy=policy, fill=fill, buffer=buffer, prefetch_depth=prefetch_depth, mode=mode,
-            seed=seed,
+            layers=len(fan_out), fan_out=fan_out, batch_size=batch_size,
+            epochs=epochs or 1 + max(changes, default=0), policy=policy, fill=fill, buffer=buffer,
+            prefetch_depth=prefetch_depth, mode=mode, seed=seed, batch_size_at=batch_size_at,
+            fan_out_at=fan_out_at,
         )  # fmt: skip
         resolved = resolve(asked, controller)
         self.scenario = resolved.scenario
         guard_requests()
         self._payload = rpc_payload()
-        self._inner = dgl.dataloading.DistNodeDataLoader(
-            g, nids, graph_sampler, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last
+        self.rank, world = _rank_and_world()
+        self._sampling = Epochs(
+            g, nids, graph_sampler, self.scenario, self.rank, groups, shuffle, drop_last
         )
         self._features_name, self._labels_name = features, labels
         self._labels = node_data(g, labels) if labels is not None else None
@@ -120,10 +139,10 @@ class DistNodeDataLoader:
             g, features, POLICIES.build(self.scenario.policy), self.scenario.buffer,
             self.scenario.fill, seed, verify,
         )  # fmt: skip
-        self.rank, world = _rank_and_world()
-        own = self._inner.expected_idxs
-        self._limit = _fewest(own) if even and world > 1 else own
-        self.surplus = own - self._limit
+        own = [self._sampling.minibatches(epoch) for epoch in range(self.scenario.epochs)]
+        self.planned = tuple(_fewest(own) if even and world > 1 else own)
+        """Minibatches of each epoch; further epochs are like the last."""
+        self.surplus = own[0] - self.planned[0]
         self.rows: list[MinibatchRow] = []
         self.trained = 0
         """Minibatches that training has finished with."""
@@ -133,6 +152,9 @@ class DistNodeDataLoader:
         self._current: MinibatchRow | None = None
         self._handed_at = 0.0
         self._closed = False
+        self._recorder = (
+            Recorder(trace, self.features.view, self.rank, self.planned, nids) if trace else None
+        )
         self._steering = steer(
             resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
             plugins=plugins, decisions_path=decisions,
@@ -141,16 +163,16 @@ class DistNodeDataLoader:
         weakref.finalize(self, self._steering.close)
 
     def __len__(self) -> int:
-        """Minibatches per epoch."""
-        return self._limit
+        """Minibatches of the epoch that was begun last, at first of the first."""
+        return self.planned[min(max(self._epoch, 0), len(self.planned) - 1)]
 
     def __iter__(self) -> Iterator[Minibatch]:
         if self._closed:
             raise UsageError("this loader was closed; make a new one to iterate again")
         self._end_iteration()
         self._epoch += 1
-        self._inner_left = self._limit
-        iter(self._inner)
+        self._inner_left = len(self)
+        self._inner = self._sampling.begin(self._epoch)
         iteration = iter(Pipeline(self._produce, self.scenario.prefetch_depth))
         self._iteration = iteration
         return self._minibatches(iteration)
@@ -176,6 +198,8 @@ class DistNodeDataLoader:
         iteration, self._iteration = self._iteration, None
         if iteration is not None:
             iteration.close()
+        if self._recorder is not None:
+            self._recorder.flush()
 
     def note(self, **values: float | int) -> None:
         """Write values such as ``loss`` or ``bytes_gradients`` into the current minibatch's row."""
@@ -191,6 +215,8 @@ class DistNodeDataLoader:
         """End the decision loop and its controller; what steering came to. Safe to call twice."""
         self._closed = True
         self._end_iteration()
+        if self._recorder is not None:
+            self._recorder.close()
         return self._steering.close()
 
     def _finish_row(self) -> None:
@@ -199,6 +225,8 @@ class DistNodeDataLoader:
             row.compute_s = time.perf_counter() - self._handed_at
             self.trained += 1
             self._steering.trained(row.step, row.compute_s, row.stall_s)
+            if self._recorder is not None:
+                self._recorder.trained(row)
 
     def _produce(self) -> _Pulled | None:
         """Sample, plan, pull: the next minibatch with its features. One thread at a time."""
@@ -212,6 +240,8 @@ class DistNodeDataLoader:
             sampled = time.perf_counter()
             sampling_bytes = self._payload.take()
         step = len(self.rows)
+        if self._recorder is not None:
+            self._recorder.sampled(self._epoch, step, input_nodes, len(seeds))
         turn = self._steering.before_pull(step)  # may wait in sync mode: without the lock
         with RPC_LOCK:
             planned = time.perf_counter()
@@ -263,7 +293,7 @@ class DistNodeDataLoader:
             capacity=self.features.capacity,
             trainers=world,
             epochs=self._epochs,
-            total_minibatches=self._epochs * self._limit,
+            total_minibatches=sum(self.planned) if self._epochs else 0,
             policy=scenario.policy,
         )
 
@@ -274,8 +304,9 @@ def _rank_and_world() -> tuple[int, int]:
     return 0, 1
 
 
-def _fewest(minibatches: int) -> int:
-    """The fewest minibatches of any rank."""
+def _fewest(minibatches: Sequence[int]) -> list[int]:
+    """The fewest minibatches of any rank, in each epoch."""
     fewest = torch.tensor(minibatches)
     dist.all_reduce(fewest, op=dist.ReduceOp.MIN)
-    return int(fewest)
+    found: list[int] = fewest.tolist()
+    return found
