@@ -81,6 +81,15 @@ class AdmissionLedger:
         )  # fmt: skip
         self._open.append((remote_ids, found))
 
+    def withdraw(self) -> None:
+        records = self._records
+        for _, found in self._open:
+            kernels.withdraw(
+                records.rec, self._idle, self._needed, records.state, self._kind, self._ln_decay,
+                found,
+            )  # fmt: skip
+        self._open.clear()
+
     def advance(self, remote_ids: Ids, share: float | None) -> Choice:
         """One minibatch; ``share`` is not heard: the policy decides itself."""
         records, n = self._records, len(remote_ids)

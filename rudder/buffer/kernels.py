@@ -705,6 +705,20 @@ def announce(
 
 
 @_jit
+def withdraw(
+    rec: Ids, idle: Ids, needed: Ids, state: Ids, kind: int, ln_decay: float, found: Ids
+) -> None:  # fmt: skip
+    """No announced minibatch will need the nodes of these records after all."""
+    for i in range(len(found)):
+        r = found[i]
+        if rec[r, USES] != 0 and rec[r, SLOT] >= 0:
+            _unlink(rec, needed, r)
+            _link_idle(rec, idle, state, kind, ln_decay, r)
+            state[NEEDED] -= 1
+        rec[r, USES] = 0
+
+
+@_jit
 def _worst(rec: Ids, chains: Ids, bucket: int, count: int, extra: int, ties: bool) -> Ids:
     """Unlink the ``count`` worst of a bucket; in order unless all its keys are ``ties``."""
     out = np.empty(count, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from rudder.buffer.arrays import as_ids
 from rudder.decision import Decision
 from rudder.errors import BufferUseError
-from rudder.policies.base import Choice, Floats, Ids, Policy
+from rudder.policies.base import AnnouncedLedger, Choice, Floats, Ids, Ledger, Policy
 
 Rows = npt.NDArray[Any]
 
@@ -78,19 +77,10 @@ class PersistentBuffer:
         self.dtype = np.dtype(dtype)
         self.filled = 0
         self._ledger = policy.ledger(capacity)
-        self._announce = self._announced_by(policy)
+        self._listening = _listening(self._ledger, policy)
         self._rows: Rows = np.empty((capacity if width else 0, width), self.dtype)
         self._started = False
         self._open: Plan | None = None
-
-    def _announced_by(self, policy: Policy) -> Callable[[Ids], None] | None:
-        announce: Callable[[Ids], None] | None = getattr(self._ledger, "announce", None)
-        if policy.window and announce is None:
-            raise BufferUseError(
-                f"{type(policy).__name__} has a window of {policy.window} minibatches, but its "
-                "ledger has no method announce"
-            )
-        return announce if policy.window else None
 
     def fill(self, ids: Ids, rows: Rows | None = None) -> None:
         """Put the first nodes in, once, before the first minibatch.
@@ -123,9 +113,14 @@ class PersistentBuffer:
             remote_ids: int64 ``[n]``: its remote nodes, distinct, ascending; not to be changed
                 until it is planned.
         """
-        if self._announce is not None:
-            self._announce(as_ids(remote_ids, "remote ids"))
+        if self._listening is not None:
+            self._listening.announce(as_ids(remote_ids, "remote ids"))
             self._started = True
+
+    def withdraw(self) -> None:
+        """Take back every announcement whose minibatch is not planned: it will not come."""
+        if self._listening is not None:
+            self._listening.withdraw()
 
     def plan(self, remote_ids: Ids, decision: Decision | None = None) -> Plan:
         """Look a minibatch up, and choose what to replace.
@@ -264,6 +259,18 @@ class PersistentBuffer:
     def _committed(self, what: str) -> None:
         if self._open is not None:
             raise BufferUseError(f"commit the last plan before the {what} are read")
+
+
+def _listening(ledger: Ledger, policy: Policy) -> AnnouncedLedger | None:
+    """The ledger, if the policy looks ahead."""
+    if not policy.window:
+        return None
+    if not isinstance(ledger, AnnouncedLedger):
+        raise BufferUseError(
+            f"{type(policy).__name__} has a window of {policy.window} minibatches, but its ledger "
+            f"lacks the methods of {AnnouncedLedger.__module__}.AnnouncedLedger"
+        )
+    return ledger
 
 
 def _as_bytes(rows: Rows) -> npt.NDArray[np.uint8]:

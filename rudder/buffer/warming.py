@@ -62,5 +62,7 @@ def warm() -> None:
             plan = buffer.plan(ids, replace)
             pulled = np.zeros((plan.fetched, 1), np.float32)
             buffer.commit(plan, pulled, np.empty((len(ids), 1), np.float32), np.arange(len(ids)))
+        buffer.announce(ids)
+        buffer.withdraw()
         buffer.scores(buffer.ids())
         buffer.load_state_dict(buffer.state_dict())

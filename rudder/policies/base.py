@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -107,11 +107,15 @@ class Ledger(Protocol):
         """Take over what :meth:`state_dict` returned."""
 
 
+@runtime_checkable
 class AnnouncedLedger(Ledger, Protocol):
     """A ledger that is told of minibatches before they are planned: if ``Policy.window``."""
 
     def announce(self, remote_ids: Ids) -> None:
         """The next minibatch that has not been announced will ask for these."""
+
+    def withdraw(self) -> None:
+        """Minibatches that are announced and not planned will not come."""
 
 
 class Policy:
