@@ -103,6 +103,7 @@ for _name, _summary in {
 for _name, _target, _summary, _section in (
     ("controllers", "look:controllers", "list the controllers, or show one", "Look"),
     ("policies", "look:policies", "list the replacement policies, or show one", "Look"),
+    ("replay", "replay:replay", "a recorded trace under a controller, and what could be", "Run"),
     ("check", "check:check", "does a controller keep its contract?", "Extend"),
 ):
     COMMANDS.register(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from rudder.buffer import PersistentBuffer, resolve_capacity
+from rudder.buffer import PersistentBuffer, frequent_ids, resolve_capacity
 from rudder.decision import Decision
 from rudder.observation import Facts, Task
 from rudder.plugins import PluginFile
-from rudder.policies.base import Policy
+from rudder.policies.base import Ids, Policy
 from rudder.registries import POLICIES
 from rudder.replay.ahead import Ahead
 from rudder.replay.bounds import MinBound, StaticBound
@@ -60,12 +61,14 @@ class ReplayTrainer:
         self.clock = TrainerClock(scenario.prefetch_depth)
         self._policy: Policy = POLICIES.build(scenario.policy)
         self._buffer = PersistentBuffer(self.capacity, 0, self._policy)
-        filled = trace.fill_ids(rank, scenario.fill, self.capacity, scenario.seed)
+        self._ahead = Ahead(trace.minibatches(rank), length)
+        self._announced = 0
+        filled = self._fill(trace)
         self._buffer.fill(filled)
         self.filled = len(filled)
         self.minimum = MinBound(self.capacity, filled, manifest.nodes)
+        self.minimum_from_empty = MinBound(self.capacity, filled[:0], manifest.nodes)
         self.static = StaticBound(manifest.nodes)
-        self._ahead = Ahead(trace.minibatches(rank), length)
         self._time = time
         self._latency_s = latency_s or 0.0
         self._scratch: PersistentBuffer | None = None
@@ -100,6 +103,19 @@ class ReplayTrainer:
             modelled_seconds=True,
         )
 
+    def _fill(self, trace: Trace) -> Ids:
+        """What the buffer holds at the start.
+
+        A policy that is presampled counts the trace's own first minibatches: a trace holds no
+        others.
+        """
+        scenario, presample = self.scenario, self._policy.presample
+        filled = trace.fill_ids(self.rank, scenario.fill, self.capacity, scenario.seed)
+        if not presample:
+            return filled
+        first = itertools.islice(self._ahead.look(), presample)
+        return frequent_ids((row.remote_ids for row in first), self.capacity, filled)
+
     @property
     def next_epoch(self) -> int | None:
         """Epoch of the next minibatch; None at the end."""
@@ -112,6 +128,7 @@ class ReplayTrainer:
         Returns its row, which lacks what training adds, and the modelled second at which this
         trainer has computed it if it waits for no other.
         """
+        self._announce()
         traced = self._ahead.next()
         ids, clock = traced.remote_ids, self.clock
         sample_s = self._time.sample_s(self.rank, traced)
@@ -124,6 +141,7 @@ class ReplayTrainer:
         fetch_s = self._time.fetch_s(self.rank, traced, plan.fetched)
         clock.advance(fetch_s)
         self.minimum.add(ids)
+        self.minimum_from_empty.add(ids)
         self.static.add(ids)
         row = MinibatchRow(
             rank=self.rank,
@@ -151,6 +169,16 @@ class ReplayTrainer:
         self._steering.after_pull(row)
         row.stall_s = clock.take_over()
         return row, clock.taken + self._time.compute_s(self.rank, traced)
+
+    def _announce(self) -> None:
+        """Tell a policy that looks ahead of the minibatches in its window, each once."""
+        window = self._policy.window
+        if not window:
+            return
+        for row in itertools.islice(self._ahead.look(), self._announced, window + 1):
+            self._buffer.announce(row.remote_ids)
+            self._announced += 1
+        self._announced -= 1
 
     def train(self, row: MinibatchRow, until: float) -> None:
         """The minibatch of the last :meth:`pull` is trained at this modelled second."""
