@@ -29,6 +29,7 @@ class RunOptions:
         plugins: plug-in files that every trainer loads, checked by hash.
         progress: told about progress.
         verify: test mode: compare every served feature row with the stored one.
+        record: directory to record an access trace into (``distdgl`` only); None = do not.
     """
 
     home: Home
@@ -36,6 +37,7 @@ class RunOptions:
     plugins: tuple[PluginFile, ...] = ()
     progress: Progress = field(default=lambda phase, share: None)
     verify: bool = False
+    record: Path | None = None
 
 
 class Engine(ABC):

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rudder.engine import Engine, Progress, RunOptions
@@ -36,11 +37,13 @@ def run_tracked(
     plugins: tuple[PluginFile, ...] = (),
     tags: Mapping[str, str] | None = None,
     verify: bool = False,
+    record: Path | None = None,
 ) -> RunResult:
     """Run a scenario under a controller; keep it on disk and, with a tracker, in MLflow.
 
     Args:
         engine: its name, or one that was built before and is used for several runs.
+        record: as in :class:`rudder.engine.RunOptions`.
 
     What is tracked is what is run, with the controller's defaults and the fields that it fixes.
 
@@ -49,7 +52,7 @@ def run_tracked(
         RudderError: one class per cause. A failed run is tracked as FAILED, with its log.
     """
     run_id = new_run_id()
-    options = RunOptions(home, home.runs / run_id, plugins, progress, verify)
+    options = RunOptions(home, home.runs / run_id, plugins, progress, verify, record)
     name = engine if isinstance(engine, str) else engine.name
     built: Engine = ENGINES.build(engine) if isinstance(engine, str) else engine
     scenario, controller = built.check(scenario, controller)

@@ -6,6 +6,8 @@ This module imports neither torch nor DGL: the processes that it starts do.
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +38,7 @@ from rudder.steering import (
     resolve,
 )
 from rudder.summary import summarise
+from rudder.trace import Manifest, check_free, start_partition_trace
 from rudder.versions import check_versions
 
 PARTITION_SEED = 0
@@ -68,6 +71,8 @@ class DistDGLEngine(Engine):
 
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
         scenario, controller = self.check(scenario, controller)
+        if options.record is not None:
+            check_free(options.record)
         # Hosts first: their imports go on while the graph is read.
         with self._hosts(scenario.parts, scenario.rate) as cluster:
             partition = ensure_partition(
@@ -78,10 +83,14 @@ class DistDGLEngine(Engine):
             check_training_nodes(scenario, partition)
             job = Job(
                 scenario, controller, partition.folder, options.run_dir.resolve(), options.plugins,
-                options.verify,
+                options.verify, options.record,
             )  # fmt: skip
             job.save()
-            counters = _train(job, partition, cluster, _Watch(scenario, options))
+            if job.record is not None:
+                manifest = Manifest.of(scenario, partition, "distdgl")
+                start_partition_trace(job.record, manifest, partition)
+            watch = _Watch(scenario, options, cluster.shape)
+            counters = _train(job, partition, cluster, watch)
         return gather(job, counters)
 
 
@@ -155,12 +164,19 @@ def check_training_nodes(scenario: Scenario, partition: Partition) -> None:
 
 @dataclass
 class _Watch:
-    """Turns the roles' reports into one progress: all ready, then the slowest trainer's step."""
+    """Turns the roles' reports into one progress: all ready, then the slowest trainer's step.
+
+    Changes the rate of the links between two epochs, where the scenario says so.
+    """
 
     scenario: Scenario
     options: RunOptions
+    shape: Callable[[float], None]
     ready: int = 0
-    minibatches: int = 0
+    planned: list[int] = field(default_factory=list)
+    """Minibatches of each epoch."""
+    ended: Counter[int] = field(default_factory=Counter)
+    """Trainers that have ended an epoch, by epoch."""
     steps: dict[str, int] = field(default_factory=dict)
     done: int = 0
     cause: RudderError | None = None
@@ -176,13 +192,13 @@ class _Watch:
         phase, data = report.phase, report.data
         if phase == "ready":
             self.ready += 1
-            self.minibatches = data["minibatches"] * self.scenario.epochs
+            self.planned = data["minibatches"]
             self.options.progress("start", self.ready / self.trainers)
         elif phase == "step":
             self.steps[role.name] = data["step"]
         elif phase == "epoch":
-            per_epoch = self.minibatches // self.scenario.epochs
-            self.steps[role.name] = (data["epoch"] + 1) * per_epoch
+            self.steps[role.name] = sum(self.planned[: data["epoch"] + 1])
+            self._epoch_ended(data["epoch"])
         elif phase == "done":
             self.done += 1
             self.options.progress("test", self.done / self.trainers)
@@ -190,8 +206,15 @@ class _Watch:
             kind = getattr(errors, data["error"], None)
             if self.cause is None and kind is not None:
                 self.cause = kind(f"{role.name}: {data['message']} (log: {role.log})")
-        if self.minibatches and len(self.steps) == self.trainers:
-            self.options.progress("train", min(self.steps.values()) / self.minibatches)
+        if self.planned and len(self.steps) == self.trainers:
+            self.options.progress("train", min(self.steps.values()) / max(sum(self.planned), 1))
+
+    def _epoch_ended(self, epoch: int) -> None:
+        """With the last trainer's report of an epoch the next one begins, at its own rate."""
+        self.ended[epoch] += 1
+        rate = self.scenario.rate_of(epoch + 1)
+        if self.ended[epoch] == self.trainers and rate != self.scenario.rate_of(epoch):
+            self.shape(rate)
 
     def cause_of(self, error: RoleError) -> RudderError:
         """A trainer that failed by an error of Rudder's has said so: that one is to be told."""

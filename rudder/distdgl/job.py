@@ -21,6 +21,7 @@ class Job:
         run_dir: where every rank writes its part of the result (``ranks/``).
         plugins: plug-in files to load, checked by hash.
         verify: test mode of the loader.
+        record: access trace that every rank records into; None = none.
     """
 
     scenario: Scenario
@@ -29,6 +30,7 @@ class Job:
     run_dir: Path
     plugins: tuple[PluginFile, ...] = ()
     verify: bool = False
+    record: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -43,6 +45,7 @@ class Job:
             "run_dir": str(self.run_dir),
             "plugins": [[p.path, p.sha256] for p in self.plugins],
             "verify": self.verify,
+            "record": None if self.record is None else str(self.record),
         }
         self.path.write_text(json.dumps(data, indent=2) + "\n")
         return self.path
@@ -57,6 +60,7 @@ class Job:
             Path(data["run_dir"]),
             tuple(PluginFile(*p) for p in data["plugins"]),
             data["verify"],
+            None if data["record"] is None else Path(data["record"]),
         )
 
     @property

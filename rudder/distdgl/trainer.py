@@ -25,6 +25,7 @@ from rudder.distdgl.wire import ring_allreduce_bytes
 from rudder.errors import RudderError
 from rudder.partition import Partition
 from rudder.plugins import load_files
+from rudder.seeding import seed_groups
 
 _REPORT_EVERY_S = 0.5
 
@@ -62,14 +63,19 @@ class Trainer:
         torch.manual_seed(self.scenario.seed * 1_000_003 + self.rank)
         dgl.seed(self.scenario.seed * 1_000_003 + self.rank)
         self.sampler = dgl.dataloading.NeighborSampler(list(self.scenario.fan_out))
+        seeds = self._split("train_mask")
+        part = self.g.get_partition_book().partid
         self.loader = DistNodeDataLoader(
-            self.g, self._split("train_mask"), self.sampler,
+            self.g, seeds, self.sampler,
             batch_size=self.scenario.batch_size, shuffle=True,
             controller=job.controller, policy=self.scenario.policy, buffer=self.scenario.buffer,
             fill=self.scenario.fill, prefetch_depth=self.scenario.prefetch_depth,
             mode=self.scenario.mode, epochs=self.scenario.epochs, seed=self.scenario.seed,
             even=True, verify=job.verify, decisions=job.decisions_path(self.rank),
             plugins=job.plugins,
+            groups=seed_groups(self.scenario, partition, part, seeds.numpy()),
+            batch_size_at=self.scenario.batch_size_at, fan_out_at=self.scenario.fan_out_at,
+            trace=job.record,
         )  # fmt: skip
         self.evaluator = Evaluator(
             self.g, self.model, self.sampler, 4 * self.scenario.batch_size, partition.multilabel
@@ -83,7 +89,7 @@ class Trainer:
         return nodes
 
     def run(self) -> None:
-        report("ready", minibatches=len(self.loader), surplus=self.loader.surplus)
+        report("ready", minibatches=list(self.loader.planned), surplus=self.loader.surplus)
         epochs: list[dict[str, Any]] = []
         for epoch in range(self.scenario.epochs):
             dist.barrier()

@@ -3,9 +3,9 @@
 from rudder.trace.find import find_trace
 from rudder.trace.format import Manifest, RankFacts, TraceRow, seeds_digest
 from rudder.trace.reader import Trace
-from rudder.trace.writer import TraceWriter, start_partition_trace, start_trace
+from rudder.trace.writer import TraceWriter, check_free, start_partition_trace, start_trace
 
 __all__ = [
-    "Manifest", "RankFacts", "Trace", "TraceRow", "TraceWriter", "find_trace", "seeds_digest",
-    "start_partition_trace", "start_trace",
+    "Manifest", "RankFacts", "Trace", "TraceRow", "TraceWriter", "check_free", "find_trace",
+    "seeds_digest", "start_partition_trace", "start_trace",
 ]  # fmt: skip

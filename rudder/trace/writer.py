@@ -30,6 +30,12 @@ from rudder.trace.format import (
 )
 
 
+def check_free(folder: Path) -> None:
+    """Raises TraceError: something lies where a trace is to be made."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise TraceError(f"{folder} is there and not empty; choose another place or delete it")
+
+
 def start_trace(
     folder: Path, manifest: Manifest, halos: Iterable[Ids], degree: npt.NDArray[np.int32]
 ) -> None:
@@ -44,10 +50,9 @@ def start_trace(
     Raises:
         TraceError: something lies there already, or it cannot be made.
     """
+    check_free(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise TraceError(f"{folder} is not empty; choose another place or delete it first")
         degree_path(folder).parent.mkdir()
     except OSError as error:
         raise TraceError(f"cannot make the trace {folder}: {error.strerror}") from error
