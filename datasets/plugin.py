@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rudder.registries import COMMANDS, DATASETS, PARTITIONERS
+from rudder.registries import COMMANDS, DATASETS, PARTITIONERS, TRACES
 
 for _spec in sorted((Path(__file__).parent / "specs").glob("*.toml")):
     DATASETS.register_toml(_spec)
@@ -18,6 +18,12 @@ PARTITIONERS.register(
     "random",
     "rudder_datasets.partition:RandomPartitioner",
     summary="nodes dealt at random: balanced, remote-heavy",
+)
+
+TRACES.register(
+    "debian-demo",
+    "rudder_datasets.traces:debian_demo",
+    summary="the bundled graph on four trainers",
 )
 
 COMMANDS.register(

@@ -95,6 +95,7 @@ COMMANDS.register(
 for _name, _summary in {
     "demo": "the story on the bundled graph, in minutes",
     "train": "one real DistDGL run, steered by a controller",
+    "trace": "record what a run samples, for replays",
     "launch": "somebody's own DistDGL script on the same hosts",
 }.items():
     COMMANDS.register(

@@ -39,12 +39,20 @@ class ScenarioError(UsageError):
     """A scenario with a value out of range or values that exclude each other."""
 
 
+class PairingError(UsageError):
+    """A controller and a replacement policy that do not go together."""
+
+
 class CapacityError(UsageError):
     """A buffer that is larger than what it could ever hold."""
 
 
 class MissingPathError(UsageError):
     """A path that the user wrote and that does not exist, or is not of the kind it must be."""
+
+
+class PathTakenError(UsageError):
+    """A place that the user wrote for something new and where something lies already."""
 
 
 class DatasetError(RudderError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -35,6 +36,15 @@ def train(
         bool,
         typer.Option("--verify", help="compare every served feature row with the stored one"),
     ] = False,
+    record: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--record",
+            metavar="DIR",
+            help="record an access trace there too; '.trace' is appended if it is not there",
+            show_default=False,
+        ),
+    ] = None,
     track: Annotated[bool, typer.Option(help="log the run to MLflow")] = True,
     tracking_uri: TrackingUri = None,
     home: HomeDir = None,
@@ -48,16 +58,23 @@ def train(
     Plain DistDGL is --controller none --prefetch-depth 0.
     """
     from rudder.running import run_tracked
+    from rudder.trace import check_free, trace_folder
     from rudder.tracking import Tracker
 
     asked, spec, place = Scenario.make(**scenario), Spec.parse(controller), Home.resolve(home)
+    folder = trace_folder(record) if record is not None else None
+    if folder is not None:
+        check_free(folder)
     tracker = Tracker(place, tracking_uri) if track else None
     with progress(quiet=quiet or as_json) as report:
         result = run_tracked(
-            asked, spec, place, tracker, report, plugins=plugin_files(), verify=verify
-        )
+            asked, spec, place, tracker, report, plugins=plugin_files(), verify=verify,
+            record=folder,
+        )  # fmt: skip
     emit(describe(result), as_json=as_json)
     say(f"run directory: {result.run_dir}")
+    if folder is not None:
+        say(f"access trace: {folder}")
 
 
 def describe(result: RunResult) -> dict[str, Any]:

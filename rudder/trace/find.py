@@ -9,6 +9,12 @@ from rudder.home import Home
 from rudder.trace.format import SUFFIX
 
 
+def trace_folder(path: Path) -> Path:
+    """The directory of a trace that is to be made at ``path``: absolute, named ``….trace``."""
+    path = path.expanduser().resolve()
+    return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
+
+
 def find_trace(text: str, home: Home) -> Path:
     """The directory that a user means: a registered name, a path, or a name under ``traces/``.
 

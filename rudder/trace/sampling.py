@@ -35,7 +35,7 @@ def record_sampled(
 
     Raises:
         ScenarioError: a rank without training nodes, or more communities than a part has nodes.
-        TraceError: the place is taken or cannot be written.
+        PathTakenError, TraceError: the place is taken, or cannot be written.
         PartitionError: a file of the partition cannot be read.
     """
     progress("graph", 0.0)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rudder.errors import TraceError
+from rudder.errors import PathTakenError, TraceError
 from rudder.partition import Partition
 from rudder.trace.format import (
     MAX_BYTES,
@@ -31,9 +31,9 @@ from rudder.trace.format import (
 
 
 def check_free(folder: Path) -> None:
-    """Raises TraceError: something lies where a trace is to be made."""
+    """Raises PathTakenError: something lies where a trace is to be made."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise TraceError(f"{folder} is there and not empty; choose another place or delete it")
+        raise PathTakenError(f"{folder} is there and not empty; choose another place or delete it")
 
 
 def start_trace(
@@ -48,7 +48,8 @@ def start_trace(
         degree: int32 ``[N]`` by id.
 
     Raises:
-        TraceError: something lies there already, or it cannot be made.
+        PathTakenError: something lies there already.
+        TraceError: it cannot be made.
     """
     check_free(folder)
     try:

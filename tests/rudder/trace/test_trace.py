@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rudder.buffer import fill_ids
-from rudder.errors import MissingPathError, TraceError
+from rudder.errors import MissingPathError, PathTakenError, TraceError
 from rudder.scenario import Scenario
 from rudder.trace import Manifest, RankFacts, Trace, TraceRow, TraceWriter, start_trace, writer
 
@@ -402,12 +402,12 @@ def test_a_writer_refuses_what_no_reader_would_take(
 
 
 def test_nothing_is_recorded_over_something_else(trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="not empty"):
+    with pytest.raises(PathTakenError, match="not empty"):
         start_trace(trace, manifest(), HALOS, DEGREE)
     with pytest.raises(TraceError, match="cannot record into"):
         TraceWriter(trace, manifest(), RankFacts(0, (1,), "s"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(TraceError, match="not empty"):
+    with pytest.raises(PathTakenError, match="not empty"):
         start_trace(tmp_path / "file", manifest(), HALOS, DEGREE)
 
 
