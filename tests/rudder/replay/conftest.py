@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,29 @@ Accesses = Sequence[Sequence[Sequence[int]]]
 """Per rank, per minibatch: remote ids."""
 MakeTrace = Callable[..., Trace]
 Replay = Callable[..., RunResult]
+
+
+@pytest.fixture(scope="session")
+def fewest() -> Callable[..., int]:
+    """``fewest(capacity, filled, minibatches)``: the fewest rows that must be fetched.
+
+    Exhaustive: over every set of nodes that could be kept after every minibatch.
+    """
+
+    def search(capacity: int, filled: Sequence[int], trace: Sequence[Sequence[int]]) -> int:
+        wanted = tuple(frozenset(nodes) for nodes in trace)
+
+        @cache
+        def rest(now: int, held: frozenset[int]) -> int:
+            if now == len(wanted):
+                return 0
+            pool = held | wanted[now]
+            kept = itertools.combinations(sorted(pool), min(capacity, len(pool)))
+            return len(wanted[now] - held) + min(rest(now + 1, frozenset(k)) for k in kept)
+
+        return rest(0, frozenset(filled))
+
+    return search
 
 
 @pytest.fixture
