@@ -254,6 +254,7 @@ def gather(job: Job, counters: list[dict[str, Any]]) -> RunResult:
         "steering": steering.to_dict(),
         "capacity": [f["capacity"] for f in facts],
         "surplus": [f["surplus"] for f in facts],
+        "ahead_bytes": [f["ahead_bytes"] for f in facts],
         "host_counters": counters,
         "partition": str(job.partition),
     }

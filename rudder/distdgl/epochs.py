@@ -43,13 +43,17 @@ class Epochs:
         size, seeds = self._scenario.batch_size_of(epoch), len(self._nids)
         return seeds // size if self._drop_last else -(-seeds // size)
 
-    def begin(self, epoch: int) -> Any:
-        """DGL's loader, at the start of an epoch; ends the epoch that it was in."""
+    def begin(self, epoch: int, order: int | None = None) -> Any:
+        """DGL's loader, at the start of an epoch; ends the epoch that it was in.
+
+        Args:
+            order: take the seeds in the order of this epoch instead.
+        """
         kind = self._scenario.batch_size_of(epoch), self._scenario.fan_out_of(epoch)
         if kind not in self._loaders:
             self._loaders[kind] = self._made(*kind)
         loader = self._loaders[kind]
-        loader.data_idx = self.order(epoch)
+        loader.data_idx = self.order(epoch if order is None else order)
         return iter(loader)
 
     def order(self, epoch: int) -> torch.Tensor:

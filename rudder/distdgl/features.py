@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from rudder.buffer import PersistentBuffer, fill_ids, resolve_capacity, warm
+from rudder.buffer import PersistentBuffer, fill_ids, frequent_ids, resolve_capacity, warm
 from rudder.decision import Decision
 from rudder.distdgl.wire import ID_BYTES
 from rudder.errors import BufferContentError, TransportError
@@ -40,6 +41,23 @@ class Served:
     fetched: int
     stale_share: float = 0.0
     occupancy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Distinct nodes whose rows a minibatch needs, told apart by owner.
+
+    Attributes:
+        ids: int64 ``[n]``, in the order in which rows are served.
+        local_at: positions in ``ids`` of the nodes of this part.
+        remote_ids: int64, ascending: the nodes of other parts.
+        remote_at: their positions in ``ids``.
+    """
+
+    ids: torch.Tensor
+    local_at: torch.Tensor
+    remote_ids: torch.Tensor
+    remote_at: torch.Tensor
 
 
 class PartitionView:
@@ -116,6 +134,8 @@ class BufferedFeatures:
         fill: what the buffer holds at the start.
         seed: of the random fill.
         verify: test mode: compare every served row with the stored one.
+        presample: gives the input nodes of so many sampled minibatches, for a policy that fills
+            by their frequency.
 
     Raises:
         TransportError: the graph has no such node data, or not one row of features per node.
@@ -131,6 +151,7 @@ class BufferedFeatures:
         fill: Fill,
         seed: int = 0,
         verify: bool = False,
+        presample: Callable[[int], Iterable[torch.Tensor]] | None = None,
     ) -> None:
         self.tensor = node_data(g, name)
         if len(self.tensor.shape) != 2:
@@ -150,9 +171,12 @@ class BufferedFeatures:
             warm()  # in a process of one's own script nobody has
             dtype = torch.empty(0, dtype=self._local.dtype).numpy().dtype
             self.buffer = PersistentBuffer(self.capacity, self.width, policy, dtype=dtype)
-            self._fill(fill, seed)
+            samples: Iterable[torch.Tensor] = ()
+            if policy.presample and presample is not None:
+                samples = presample(policy.presample)
+            self._fill(fill, seed, samples)
 
-    def _fill(self, fill: Fill, seed: int) -> None:
+    def _fill(self, fill: Fill, seed: int, samples: Iterable[torch.Tensor]) -> None:
         halo, beyond = self.view.halo, np.empty(0, np.int64)
         if self.capacity > halo.size:
             beyond = self.view.beyond_halo()
@@ -160,6 +184,9 @@ class BufferedFeatures:
         if fill == "degree":
             degree = self.view.degree(np.concatenate([halo, beyond]))
         ids = fill_ids(fill, self.capacity, halo, degree, beyond, seed)
+        counted = [self.locate(nodes).remote_ids.numpy() for nodes in samples]
+        if counted:
+            ids = frequent_ids(counted, self.capacity, ids)
         self.filled = ids.size
         if self.filled and self.buffer is not None:
             self.buffer.fill(ids, self.tensor[torch.from_numpy(ids)].numpy())
@@ -169,24 +196,37 @@ class BufferedFeatures:
         """Bytes of feature payload and of requested ids per fetched row."""
         return self.row_bytes, ID_BYTES
 
-    def serve(self, ids: torch.Tensor, decision: Decision | None) -> Served:
-        """Rows of distinct ``ids`` int64 ``[n]``, through the buffer.
-
-        Raises:
-            BufferContentError: in test mode, a row differs from the stored one.
-        """
+    def locate(self, ids: torch.Tensor) -> Wanted:
+        """Tell distinct ``ids`` int64 ``[n]`` apart by owner."""
         remote_mask = self.view.is_remote(ids)
-        if self.buffer is None:
-            remote = int(remote_mask.sum())
-            rows = self.tensor[ids]
-            return Served(rows, ids.numel() - remote, remote, 0, remote, 0, remote)
-        out = torch.empty((ids.numel(), self.width), dtype=self._local.dtype)
         local_at = (~remote_mask).nonzero().squeeze(1)
         remote_at = remote_mask.nonzero().squeeze(1)
         # The buffer wants ascending ids; `remote_at` follows, so that rows land in place.
         remote_ids, order = ids[remote_at].sort()
-        remote_at = remote_at[order]
-        plan = self.buffer.plan(remote_ids.numpy(), decision)
+        return Wanted(ids, local_at, remote_ids, remote_at[order])
+
+    def announce(self, wanted: Wanted) -> None:
+        """A sampled minibatch, before it is served: see ``PersistentBuffer.announce``."""
+        if self.buffer is not None:
+            self.buffer.announce(wanted.remote_ids.numpy())
+
+    def withdraw(self) -> None:
+        """What was announced and not served will not come."""
+        if self.buffer is not None:
+            self.buffer.withdraw()
+
+    def serve(self, wanted: Wanted, decision: Decision | None) -> Served:
+        """Rows of ``wanted.ids``, through the buffer.
+
+        Raises:
+            BufferContentError: in test mode, a row differs from the stored one.
+        """
+        ids, local_at, remote_at = wanted.ids, wanted.local_at, wanted.remote_at
+        if self.buffer is None:
+            remote = remote_at.numel()
+            return Served(self.tensor[ids], local_at.numel(), remote, 0, remote, 0, remote)
+        out = torch.empty((ids.numel(), self.width), dtype=self._local.dtype)
+        plan = self.buffer.plan(wanted.remote_ids.numpy(), decision)
         pulled = np.empty((0, self.width), dtype=out.numpy().dtype)
         if plan.pull.size:
             pulled = self.tensor[torch.from_numpy(plan.pull)].numpy()

@@ -18,7 +18,7 @@ from rudder.distdgl.features import BufferedFeatures, Served, node_data
 from rudder.distdgl.pipeline import Pipeline
 from rudder.distdgl.recording import Recorder
 from rudder.distdgl.rpc_lock import RPC_LOCK, guard_requests
-from rudder.distdgl.wire import rpc_payload
+from rudder.distdgl.sampler import Minibatch, Sampled, Sampler, presampled
 from rudder.errors import UsageError
 from rudder.observation import Facts, Task
 from rudder.plugins import PluginFile
@@ -29,7 +29,6 @@ from rudder.seeding import Groups
 from rudder.spec import Spec
 from rudder.steering import Tally, resolve, steer
 
-Minibatch = tuple[torch.Tensor, torch.Tensor, list[Any]]
 _T = TypeVar("_T")
 Schedule = Mapping[int, _T] | Sequence[tuple[int, _T]]
 """Values that hold from an epoch on, by epoch."""
@@ -50,6 +49,10 @@ class DistNodeDataLoader:
     thread; which remote rows the buffer keeps is steered by ``controller``. The numbers that
     reach the model are exactly those of ``g.ndata[features][input_nodes]``.
 
+    Under a policy that looks ahead, as many minibatches as its ``window`` are sampled beyond the
+    one that is pulled, into the next epoch too, whatever the prefetch depth; :attr:`ahead_bytes`
+    says what they hold. Neither the order of the seeds nor that of the pulls depends on it.
+
     Each ``iter()`` is a new epoch and ends the one before, however far that one came.
 
     Args:
@@ -66,7 +69,8 @@ class DistNodeDataLoader:
         prefetch_depth: pulls run at most so many minibatches ahead; 0 = inline.
         mode: ``async`` never waits for the controller, ``sync`` waits before each pull.
         epochs: how often the loader will be iterated; None = not known, then controllers see no
-            progress. No question goes out after the last of them.
+            progress, and a policy that looks ahead sees no further than the end of an epoch. No
+            question goes out after the last of them.
         seed: of the order of seeds, the controller and a random fill.
         even: cut every rank to the fewest minibatches of any rank (needs a process group), so
             that gradient exchange never waits for a rank that has run out.
@@ -128,21 +132,24 @@ class DistNodeDataLoader:
         resolved = resolve(asked, controller)
         self.scenario = resolved.scenario
         guard_requests()
-        self._payload = rpc_payload()
         self.rank, world = _rank_and_world()
-        self._sampling = Epochs(
+        sampling = Epochs(
             g, nids, graph_sampler, self.scenario, self.rank, groups, shuffle, drop_last
         )
         self._features_name, self._labels_name = features, labels
         self._labels = node_data(g, labels) if labels is not None else None
+        replacement = POLICIES.build(self.scenario.policy)
         self.features = BufferedFeatures(
-            g, features, POLICIES.build(self.scenario.policy), self.scenario.buffer,
-            self.scenario.fill, seed, verify,
+            g, features, replacement, self.scenario.buffer, self.scenario.fill, seed, verify,
+            presample=lambda minibatches: presampled(sampling, minibatches),
         )  # fmt: skip
-        own = [self._sampling.minibatches(epoch) for epoch in range(self.scenario.epochs)]
+        own = [sampling.minibatches(epoch) for epoch in range(self.scenario.epochs)]
         self.planned = tuple(_fewest(own) if even and world > 1 else own)
         """Minibatches of each epoch; further epochs are like the last."""
         self.surplus = own[0] - self.planned[0]
+        window = replacement.window if self.features.buffer is not None else 0
+        last = epochs - 1 if epochs else -1
+        self._sampler = Sampler(sampling, self.planned, self.features, window, last)
         self.rows: list[MinibatchRow] = []
         self.trained = 0
         """Minibatches that training has finished with."""
@@ -164,15 +171,14 @@ class DistNodeDataLoader:
 
     def __len__(self) -> int:
         """Minibatches of the epoch that was begun last, at first of the first."""
-        return self.planned[min(max(self._epoch, 0), len(self.planned) - 1)]
+        return self._sampler.minibatches(max(self._epoch, 0))
 
     def __iter__(self) -> Iterator[Minibatch]:
         if self._closed:
             raise UsageError("this loader was closed; make a new one to iterate again")
         self._end_iteration()
         self._epoch += 1
-        self._inner_left = len(self)
-        self._inner = self._sampling.begin(self._epoch)
+        self._sampler.begin(self._epoch)
         iteration = iter(Pipeline(self._produce, self.scenario.prefetch_depth))
         self._iteration = iteration
         return self._minibatches(iteration)
@@ -230,40 +236,39 @@ class DistNodeDataLoader:
 
     def _produce(self) -> _Pulled | None:
         """Sample, plan, pull: the next minibatch with its features. One thread at a time."""
-        if self._inner_left == 0:
+        sampled = self._sampler.next()
+        if sampled is None:
             return None
-        self._inner_left -= 1
-        with RPC_LOCK:
-            start = time.perf_counter()
-            self._payload.take()
-            input_nodes, seeds, blocks = next(self._inner)
-            sampled = time.perf_counter()
-            sampling_bytes = self._payload.take()
+        input_nodes, seeds, blocks = sampled.minibatch
         step = len(self.rows)
         if self._recorder is not None:
             self._recorder.sampled(self._epoch, step, input_nodes, len(seeds))
         turn = self._steering.before_pull(step)  # may wait in sync mode: without the lock
         with RPC_LOCK:
             planned = time.perf_counter()
-            served = self.features.serve(input_nodes, turn.decision)
+            served = self.features.serve(sampled.wanted, turn.decision)
             blocks[0].srcdata[self._features_name] = served.rows
             if self._labels is not None:
                 blocks[-1].dstdata[self._labels_name] = self._labels[seeds]
             pulled = time.perf_counter()
-        row = self._row(step, len(seeds), served, sampling_bytes)
-        row.sample_s, row.fetch_s = sampled - start, pulled - planned
-        row.wait_decision_s = turn.waited_s
+        row = self._row(step, sampled, served)
+        row.fetch_s, row.wait_decision_s = pulled - planned, turn.waited_s
         self.rows.append(row)
         self._steering.after_pull(row)
-        return _Pulled((input_nodes, seeds, blocks), row)
+        return _Pulled(sampled.minibatch, row)
 
-    def _row(self, step: int, seeds: int, served: Served, sampling_bytes: int) -> MinibatchRow:
+    @property
+    def ahead_bytes(self) -> int:
+        """Most memory held so far by minibatches that were sampled for the policy's window."""
+        return self._sampler.ahead_bytes
+
+    def _row(self, step: int, sampled: Sampled, served: Served) -> MinibatchRow:
         feature_bytes, id_bytes = self.features.wire_bytes_per_row
         return MinibatchRow(
             rank=self.rank,
-            epoch=self._epoch,
+            epoch=sampled.epoch,
             step=step,
-            seeds=seeds,
+            seeds=len(sampled.minibatch[1]),
             local=served.local,
             remote_sampled=served.remote,
             hits=served.hits,
@@ -274,7 +279,8 @@ class DistNodeDataLoader:
             occupancy=served.occupancy,
             bytes_features=served.fetched * feature_bytes,
             bytes_ids=served.fetched * id_bytes,
-            bytes_sampling=sampling_bytes,
+            sample_s=sampled.seconds,
+            bytes_sampling=sampled.sampling_bytes,
         )
 
     def _facts(self, world: int) -> Facts:

@@ -140,6 +140,7 @@ class Trainer:
             "filled": self.loader.features.filled,
             "capacity": self.loader.features.capacity,
             "surplus": self.loader.surplus,
+            "ahead_bytes": self.loader.ahead_bytes,
             "row_bytes": self.loader.features.row_bytes,
         }
         part = self.job.facts_path(self.rank).with_suffix(".part")

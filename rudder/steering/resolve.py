@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rudder.controller import Capabilities, Controller
-from rudder.errors import ReplayOnlyError, SpecError
+from rudder.errors import PairingError, ReplayOnlyError, SpecError
 from rudder.observation import Task
 from rudder.plugins import PluginFile
-from rudder.registries import CONTROLLERS
+from rudder.policies.base import Policy
+from rudder.registries import CONTROLLERS, POLICIES
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.steering.asker import ThreadAsker
@@ -24,6 +25,8 @@ from rudder.steering.loop import Steering
 from rudder.steering.process import ProcessController
 
 TIMING = ("deadline_s", "latency_s")
+UNHEARD = "always"
+"""The controller that goes with policies that decide themselves."""
 
 
 class Resolved(NamedTuple):
@@ -50,18 +53,38 @@ def resolve(scenario: Scenario, spec: str | Spec | Mapping[str, Any]) -> Resolve
     Raises:
         UnknownNameError, SpecError: no such controller, parameter or value.
         ScenarioError: the fixed fields do not fit the scenario.
+        PairingError: the policy decides itself, and the controller wants to.
     """
     full = CONTROLLERS.resolve(spec)
     tags = build_controller(full).tags
     timing = _timing(full)
     fixed = fixed_fields(full)
+    if fixed:
+        scenario = scenario.change(**fixed)
+    _check_pair(scenario, full)
     return Resolved(
-        scenario.change(**fixed) if fixed else scenario,
+        scenario,
         full,
         tags,
         timing.get("deadline_s", tags.deadline_s),
         timing.get("latency_s"),
     )
+
+
+def _check_pair(scenario: Scenario, spec: Spec) -> None:
+    """Refuse a controller that nobody would listen to.
+
+    A policy that never replaces goes with every controller: what it is told changes nothing.
+    """
+    if spec.name == UNHEARD or scenario.buffer == 0:
+        return
+    policy: Policy = POLICIES.build(scenario.policy)
+    if policy.tags.self_deciding:
+        raise PairingError(
+            f"policy {scenario.policy!r} decides itself at every minibatch, so it would not hear "
+            f"the controller {spec.name!r}. Use it with the controller {UNHEARD!r}, or give "
+            f"{spec.name!r} a policy that listens, such as 'score' (see: rudder policies)"
+        )
 
 
 def fixed_fields(spec: Spec) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from rudder import Decision, Observation
 from rudder.conformance import check_controller
 from rudder.conformance.situations import episode, task
-from rudder.errors import ScenarioError, SpecError, UnknownNameError
+from rudder.errors import PairingError, ScenarioError, SpecError, UnknownNameError
 from rudder.plugins import load_file
 from rudder.registries import CONTROLLERS
 from rudder.scenario import Scenario
@@ -71,6 +71,26 @@ def test_fixed_fields_are_laid_over_the_scenario() -> None:
     changed = resolve(base, "massivegnn:interval=8").scenario
     assert changed.policy == "massivegnn:interval=8"
     assert resolve(base, "always").scenario == base
+
+
+@pytest.mark.parametrize("policy", ["lru", "lfu", "lfu-decay", "lookahead:window=3"])
+def test_policies_that_decide_themselves_pair_with_always_only(policy: str) -> None:
+    asked = Scenario(policy=policy)
+    assert resolve(asked, "always").scenario == asked
+    # These bring a policy of their own, or need none.
+    assert resolve(asked, "static").scenario.policy == "degree"
+    assert resolve(asked, "massivegnn").scenario.policy == "massivegnn:interval=16"
+    assert resolve(asked, "none").scenario.buffer == 0
+    for controller in ("fixed", "random", "threshold"):
+        with pytest.raises(PairingError, match=f"hear the controller '{controller}'.*'always'"):
+            resolve(asked, controller)
+
+
+@pytest.mark.parametrize("policy", ["degree", "presampled", "score"])
+def test_other_policies_pair_with_every_controller(policy: str) -> None:
+    asked = Scenario(policy=policy)
+    for controller in ("always", "fixed", "random", "threshold"):
+        assert resolve(asked, controller).scenario == asked
 
 
 def test_timing_belongs_to_steering() -> None:

@@ -199,3 +199,27 @@ def test_a_trainer_that_fails_while_the_other_waits_for_it_is_told_at_once(
     with pytest.raises(error, match=r"trainer 1 on host1[\s\S]*the third minibatch"):
         run("always", policy=f"failing-{raised.lower()}", plugins=(load_file(plugin),))
     assert time.monotonic() - start < 60  # a trainer that stays silent ends the job after 120 s
+
+
+def test_looking_ahead_fetches_less_and_trains_the_same_minibatches(run: Run) -> None:
+    """Served rows are compared with the stored ones in both runs."""
+    fields: dict[str, Any] = {"epochs": 3, "buffer": 0.25, "batch_size": 100}
+    ahead = run("always", verify=True, policy="lookahead:window=8", **fields)
+    score = run("always", verify=True, policy="score", **fields)
+    for name in ("rank", "epoch", "step", "seeds"):
+        assert column(ahead, name).tolist() == column(score, name).tolist()
+    sampled = score.summary["remote_sampled"]
+    assert abs(ahead.summary["remote_sampled"] - sampled) < 0.05 * sampled
+    assert (column(ahead, "fetched") == column(ahead, "misses")).all()
+    assert ahead.summary["fetched"] < 0.95 * score.summary["fetched"]
+    assert all(held > 0 for held in ahead.details["ahead_bytes"])
+    assert score.details["ahead_bytes"] == [0, 0]
+
+
+def test_a_presampled_buffer_is_filled_by_frequency_and_kept(run: Run) -> None:
+    fields: dict[str, Any] = {"epochs": 3, "buffer": 0.25, "batch_size": 100}
+    result = run("always", verify=True, policy="presampled:minibatches=20", **fields)
+    score = run("always", verify=True, policy="score", **fields)
+    assert result.summary["filled"] == score.summary["filled"] > 0
+    assert result.summary["replaced"] == 0
+    assert 0 < result.summary["hit_rate"] < 1
