@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from rudder.errors import PartitionError, ScenarioError
 from rudder.partition import Partition
 from rudder.sampling import Ids, InEdges
+
+_log = logging.getLogger(__name__)
 
 
 def in_edges(partition: Partition) -> InEdges:
@@ -94,8 +97,9 @@ def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]
     src, dst = src[inside], dst[inside]
     order = np.lexsort((src, dst))
     ends = torch.from_numpy(src[order]), torch.from_numpy(dst[order])
-    with contextlib.redirect_stdout(sys.stderr):  # DGL prints how long it took
+    with contextlib.redirect_stdout(io.StringIO()) as said:  # DGL prints how long it took
         found = metis_partition_assignment(dgl.graph(ends, num_nodes=owned), count)
+    _log.debug("%s", said.getvalue().strip())
     if found is None:
         raise PartitionError(
             f"METIS found no {count} communities in part {part} of {partition.folder}; choose "
