@@ -28,6 +28,7 @@ class FakeEpochs:
         block = dgl.create_block(([0], [0]))
         for k in range(self.per_epoch):
             nodes = torch.tensor([100 * epoch + k])
+            block.srcdata[dgl.NID] = nodes
             yield nodes, nodes, [block]
 
 
