@@ -39,11 +39,12 @@ def run(engine_home: Home) -> Iterator[Run]:
         controller: str,
         verify: bool,
         plugins: tuple[PluginFile, ...],
+        record: Path | None,
         fields: tuple[tuple[str, Any], ...],
     ) -> RunResult:
         scenario = Scenario.make(**{"graph": GRAPH, "parts": 2, "epochs": 2, **dict(fields)})
         folder: Path = engine_home.runs / new_run_id()
-        options = RunOptions(engine_home, folder, plugins, verify=verify)
+        options = RunOptions(engine_home, folder, plugins, verify=verify, record=record)
         result: RunResult = engine.run(scenario, Spec.parse(controller), options)
         return result
 
@@ -52,9 +53,10 @@ def run(engine_home: Home) -> Iterator[Run]:
         *,
         verify: bool = False,
         plugins: tuple[PluginFile, ...] = (),
+        record: Path | None = None,
         **fields: Any,
     ) -> RunResult:
-        return cached(controller, verify, plugins, tuple(sorted(fields.items())))
+        return cached(controller, verify, plugins, record, tuple(sorted(fields.items())))
 
     with engine:
         yield call
