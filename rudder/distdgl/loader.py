@@ -160,7 +160,7 @@ class DistNodeDataLoader:
         self._handed_at = 0.0
         self._closed = False
         self._recorder = (
-            Recorder(trace, self.features.view, self.rank, self.planned, nids) if trace else None
+            Recorder(trace, self.rank, self.planned, nids) if trace is not None else None
         )
         self._steering = steer(
             resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
@@ -232,17 +232,15 @@ class DistNodeDataLoader:
             self.trained += 1
             self._steering.trained(row.step, row.compute_s, row.stall_s)
             if self._recorder is not None:
-                self._recorder.trained(row)
+                self._recorder.trained()
 
     def _produce(self) -> _Pulled | None:
         """Sample, plan, pull: the next minibatch with its features. One thread at a time."""
         sampled = self._sampler.next()
         if sampled is None:
             return None
-        input_nodes, seeds, blocks = sampled.minibatch
+        _, seeds, blocks = sampled.minibatch
         step = len(self.rows)
-        if self._recorder is not None:
-            self._recorder.sampled(self._epoch, step, input_nodes, len(seeds))
         turn = self._steering.before_pull(step)  # may wait in sync mode: without the lock
         with RPC_LOCK:
             planned = time.perf_counter()
@@ -254,6 +252,8 @@ class DistNodeDataLoader:
         row = self._row(step, sampled, served)
         row.fetch_s, row.wait_decision_s = pulled - planned, turn.waited_s
         self.rows.append(row)
+        if self._recorder is not None:
+            self._recorder.pulled(row, sampled)
         self._steering.after_pull(row)
         return _Pulled(sampled.minibatch, row)
 

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import torch
 
-from rudder.distdgl.features import PartitionView
+from rudder.distdgl.sampler import Sampled
 from rudder.result import MinibatchRow
 from rudder.trace import Manifest, RankFacts, TraceRow, TraceWriter, seeds_digest
 
 
 class Recorder:
-    """Holds each minibatch from before its pull until training is done with it, then appends it.
+    """Holds each minibatch from its pull until training is done with it, then appends it.
+
+    What is recorded was fixed when it was sampled, before the buffer was asked.
 
     Args:
         folder: a trace that :func:`rudder.trace.start_trace` made.
-        view: tells which nodes are remote.
         rank: global rank of the trainer.
         planned: minibatches of each epoch.
         nids: the trainer's training nodes.
@@ -29,28 +30,28 @@ class Recorder:
     def __init__(
         self,
         folder: Path,
-        view: PartitionView,
         rank: int,
         planned: tuple[int, ...],
         nids: torch.Tensor,
     ) -> None:
         facts = RankFacts(rank, planned, seeds_digest(nids.numpy()))
         self._writer = TraceWriter(folder, Manifest.load(folder), facts)
-        self._view = view
-        self._open: deque[TraceRow] = deque()
+        self._open: deque[tuple[MinibatchRow, Sampled]] = deque()
 
-    def sampled(self, epoch: int, step: int, input_nodes: torch.Tensor, seeds: int) -> None:
-        """Take a minibatch before the buffer is asked; in order of steps."""
-        remote = input_nodes[self._view.is_remote(input_nodes)].sort().values.numpy()
-        local = input_nodes.numel() - remote.size
-        self._open.append(TraceRow(epoch, step, remote, local, seeds))
+    def pulled(self, row: MinibatchRow, sampled: Sampled) -> None:
+        """Take a minibatch; in order of steps."""
+        self._open.append((row, sampled))
 
-    def trained(self, row: MinibatchRow) -> None:
-        """Training is done with the minibatch of a row: its seconds are final."""
-        recorded = self._open.popleft()
-        recorded.sample_s, recorded.fetch_s = row.sample_s, row.fetch_s
-        recorded.compute_s, recorded.stall_s = row.compute_s, row.stall_s
-        self._writer.append(recorded)
+    def trained(self) -> None:
+        """Training is done with the oldest minibatch that is held: its seconds are final."""
+        row, sampled = self._open.popleft()
+        wanted = sampled.wanted
+        self._writer.append(
+            TraceRow(
+                row.epoch, row.step, wanted.remote_ids.numpy(), wanted.local_at.numel(), row.seeds,
+                row.sample_s, row.fetch_s, row.compute_s, row.stall_s,
+            )
+        )  # fmt: skip
 
     def flush(self) -> None:
         """The epoch was left early: what was pulled, but never trained, was accessed all the same.
@@ -58,7 +59,7 @@ class Recorder:
         Its compute and stall seconds are 0.
         """
         while self._open:
-            self._writer.append(self._open.popleft())
+            self.trained()
 
     def close(self) -> None:
         """The recording is whole. Once is enough."""

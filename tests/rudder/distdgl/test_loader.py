@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dgl
+import numpy as np
 import pytest
 import torch
 
 from rudder.distdgl import DistNodeDataLoader
 from rudder.errors import TransportError, UsageError
 from rudder.home import Home
-from rudder.partition import ensure_partition
+from rudder.partition import Partition, ensure_partition
+from rudder.scenario import Scenario
+from rudder.trace import Manifest, Trace, start_partition_trace
 
 NODES, BATCH = 300, 40
 MINIBATCHES = 8  # 300 seeds in batches of 40, the last of 20
@@ -23,11 +27,15 @@ Make = Callable[..., DistNodeDataLoader]
 
 
 @pytest.fixture(scope="module")
-def graph(engine_home: Home) -> Iterator[Any]:
-    """One part, no servers: DGL keeps the graph in this process."""
-    partition = ensure_partition(
+def partition(engine_home: Home) -> Partition:
+    return ensure_partition(
         f"sbm:nodes={NODES},classes=3", 1, "random", 0, engine_home.partitions, lambda *_: None
     )
+
+
+@pytest.fixture(scope="module")
+def graph(partition: Partition) -> Iterator[Any]:
+    """One part, no servers: DGL keeps the graph in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DGL_DIST_MODE", "standalone")
         dgl.distributed.initialize("")
@@ -149,6 +157,50 @@ def test_uneven_splits(make: Make, seeds: int, options: dict[str, Any], sizes: l
     assert [len(s) for _, s, _ in loader] == sizes
     assert [row.seeds for row in loader.rows] == sizes
     loader.close()
+
+
+def test_batch_size_and_fan_out_follow_their_schedules(make: Make) -> None:
+    loader = make(epochs=3, batch_size_at={1: 100}, fan_out_at={2: [1, -1]}, shuffle=True)
+    assert loader.planned == (8, 3, 3)
+    sizes, fans = [], []
+    for _ in range(3):
+        seen = list(loader)
+        assert len(seen) == len(loader)
+        sizes.append([len(seeds) for _, seeds, _ in seen])
+        fans.append(max(int(blocks[0].in_degrees().max()) for _, _, blocks in seen))
+    assert sizes == [[40] * 7 + [20], [100] * 3, [100] * 3]
+    assert fans == [2, 2, 1]
+    loader.close()
+
+
+def test_groups_of_seeds_come_in_turn_and_are_shuffled_inside(make: Make) -> None:
+    groups = np.arange(NODES, dtype=np.int32) % 3
+    loader = make(groups=groups, seed=4)
+    epochs = [torch.cat([seeds for _, seeds, _ in loader]).numpy() for _ in range(2)]
+    for order in epochs:
+        assert groups[order].tolist() == sorted(groups.tolist())
+    assert epochs[0].tolist() != epochs[1].tolist()
+    loader.close()
+
+
+def test_a_trace_holds_every_pulled_minibatch_of_loops_that_are_left_early(
+    make: Make, partition: Partition, tmp_path: Path
+) -> None:
+    scenario = Scenario.make(graph="sbm", parts=1, epochs=2)
+    start_partition_trace(tmp_path / "t", Manifest.of(scenario, partition, "distdgl"), partition)
+    loader = make(trace=tmp_path / "t", epochs=2)
+    for number, _ in enumerate(loader):
+        if number == 1:
+            break
+    assert sum(1 for _ in loader) == MINIBATCHES
+    loader.close()
+    trace = Trace.open(tmp_path / "t")
+    assert trace.complete
+    for recorded, row in zip(trace.minibatches(0), loader.rows, strict=True):
+        for name in ("epoch", "step", "local", "seeds", "sample_s", "compute_s"):
+            assert getattr(recorded, name) == getattr(row, name)
+        assert recorded.remote_ids.size == row.remote_sampled == 0
+    assert trace.facts[0].minibatches == (MINIBATCHES, MINIBATCHES)
 
 
 @pytest.mark.parametrize("what", ["features", "labels"])
