@@ -21,7 +21,14 @@ from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl.environment import Environment
-from rudder.distdgl.hosting import DEADLINES, SILENCE_S, Hosts, sent_and_received, server_roles
+from rudder.distdgl.hosting import (
+    DEADLINES,
+    SILENCE_S,
+    Hosts,
+    check_served,
+    sent_and_received,
+    server_roles,
+)
 from rudder.distdgl.job import Job
 from rudder.engine import Engine, RunOptions
 from rudder.errors import ResultError, RoleError, RudderError, ScenarioError
@@ -79,6 +86,7 @@ class DistDGLEngine(Engine):
                 scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
                 options.home.partitions, options.progress,
             )  # fmt: skip
+            check_served(partition)
             check_capacity(scenario, partition)
             check_training_nodes(scenario, partition)
             job = Job(

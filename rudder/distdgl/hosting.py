@@ -12,6 +12,8 @@ from rudder.cluster.local import LocalCluster
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Deadline
 from rudder.distdgl.environment import Environment
+from rudder.errors import PartitionError
+from rudder.partition import Partition
 
 PRELOAD = ("rudder.distdgl.preload",)
 """Imported once per machine; roles are forked from there, since start-up is mostly imports."""
@@ -58,6 +60,21 @@ class Hosts:
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.__exit__(None, None, None)
+
+
+def check_served(partition: Partition) -> None:
+    """Refuse a partition that DistDGL's servers cannot open.
+
+    Raises:
+        PartitionError: a part without edges: DGL shares arrays, and none of length 0.
+    """
+    bare = [str(part) for part, edges in enumerate(partition.part_edges) if edges == 0]
+    if bare:
+        raise PartitionError(
+            f"part {', '.join(bare)} of {partition.parts} of graph {partition.graph!r} has no edge "
+            f"({partition.method} put isolated nodes there), and DistDGL cannot serve it; use "
+            "fewer parts or the partitioner 'random'"
+        )
 
 
 def sent_and_received(before: Sequence[Counters], cluster: LocalCluster) -> list[dict[str, Any]]:

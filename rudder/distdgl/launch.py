@@ -12,7 +12,7 @@ from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl import script as runner
 from rudder.distdgl.environment import Environment
-from rudder.distdgl.hosting import Hosts, sent_and_received, server_roles
+from rudder.distdgl.hosting import Hosts, check_served, sent_and_received, server_roles
 from rudder.errors import UsageError
 from rudder.partition import Partition
 from rudder.versions import check_versions
@@ -45,9 +45,11 @@ def launch(
 
     Raises:
         UsageError: no such script, or an argument with an unknown placeholder.
+        PartitionError: DistDGL cannot serve a part.
         RoleError: a process failed or did not start in time.
     """
     check_use(script, arguments)
+    check_served(partition)
     logs = run_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with Hosts()(partition.parts, rate) as cluster:

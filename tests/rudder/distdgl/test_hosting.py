@@ -14,7 +14,7 @@ from rudder.distdgl import hosting
 from rudder.distdgl.engine import _Watch, check_training_nodes, silence_s
 from rudder.distdgl.job import Job
 from rudder.engine import RunOptions
-from rudder.errors import ClusterError, ControllerError, RoleError, ScenarioError
+from rudder.errors import ClusterError, ControllerError, PartitionError, RoleError, ScenarioError
 from rudder.home import Home
 from rudder.partition import Partition
 from rudder.scenario import Scenario
@@ -89,7 +89,7 @@ def watch(tmp_path: Path, told: list[tuple[str, float]], **fields: Any) -> _Watc
     options = RunOptions(
         Home(tmp_path), tmp_path, progress=lambda phase, share: told.append((phase, share))
     )
-    return _Watch(Scenario.make(**fields), options)
+    return _Watch(Scenario.make(**fields), options, shape=lambda rate: None)
 
 
 def trainer(rank: int, tmp_path: Path) -> Role:
@@ -101,7 +101,7 @@ def test_progress_is_that_of_the_slowest_trainer(tmp_path: Path) -> None:
     seen = watch(tmp_path, told, parts=2, epochs=2)
     first, second = trainer(0, tmp_path), trainer(1, tmp_path)
     for role in (first, second):
-        seen.report(role, Report("ready", {"minibatches": 10, "surplus": 0}))
+        seen.report(role, Report("ready", {"minibatches": [10, 10], "surplus": 0}))
     seen.report(first, Report("step", {"step": 8}))
     assert told == [("start", 0.5), ("start", 1.0)]
     seen.report(second, Report("step", {"step": 5}))
@@ -144,14 +144,26 @@ def test_in_sync_mode_a_trainer_may_be_silent_while_a_pull_waits(tmp_path: Path)
     assert silence(mode="sync") == silence(mode="async") + 500
 
 
-def test_every_trainer_needs_a_training_node(tmp_path: Path) -> None:
-    zero = (0, 0)
-    partition = Partition(
-        folder=tmp_path, graph_name="g", graph="g", graph_digest="", digest="", method="random",
-        seed=0, nodes=10, edges=0, classes=2, multilabel=False, feature_width=1, part_nodes=(5, 5),
-        part_edges=zero, halo_nodes=zero, part_train=(3, 0), edge_cut=0.0, balance=1.0,
-        beyond_halo=0.0,
+def partition_of(folder: Path, **counts: tuple[int, int]) -> Partition:
+    facts: dict[str, Any] = {
+        "part_nodes": (5, 5), "part_edges": (6, 6), "halo_nodes": (1, 1), "part_train": (3, 3),
+        **counts,
+    }  # fmt: skip
+    return Partition(
+        folder=folder, graph_name="g", graph="g", graph_digest="", digest="", method="metis",
+        seed=0, nodes=10, edges=12, classes=2, multilabel=False, feature_width=1, edge_cut=0.0,
+        balance=1.0, beyond_halo=0.0, **facts,
     )  # fmt: skip
+
+
+def test_a_part_without_edges_is_refused_before_dgl_fails_on_it(tmp_path: Path) -> None:
+    hosting.check_served(partition_of(tmp_path))
+    with pytest.raises(PartitionError, match="part 1 of 2 of graph 'g' has no edge"):
+        hosting.check_served(partition_of(tmp_path, part_edges=(12, 0)))
+
+
+def test_every_trainer_needs_a_training_node(tmp_path: Path) -> None:
+    partition = partition_of(tmp_path, part_train=(3, 0))
     check_training_nodes(Scenario.make(parts=2), partition)  # split evenly, whatever the part
     with pytest.raises(ScenarioError, match="3 training nodes for 4 trainers"):
         check_training_nodes(Scenario.make(parts=2, trainers=2), partition)
