@@ -92,3 +92,43 @@ def test_wrong_use_is_told(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         launch(EXAMPLES / script, arguments, partition, tmp_path / "run")
+
+
+BUSY = """
+import os, sys, dgl, torch, torch.distributed as dist, rudder.distdgl
+dgl.distributed.initialize(os.environ["DGL_IP_CONFIG"])
+dist.init_process_group("gloo")
+g = dgl.distributed.DistGraph(sys.argv[1], part_config=os.environ["DGL_CONF_PATH"])
+seeds = dgl.distributed.node_split(g.ndata["train_mask"], force_even=True)
+nodes = torch.arange(g.num_nodes())
+degrees, labels = g.in_degrees(nodes), g.ndata["label"][nodes]
+sampler = dgl.dataloading.NeighborSampler([10, 10])
+loader = rudder.distdgl.DistNodeDataLoader(
+    g, seeds, sampler, batch_size=200, controller="always", prefetch_depth=3, verify=True
+)
+other = dgl.dataloading.DistNodeDataLoader(g, seeds, sampler, batch_size=50)
+next(iter(loader))
+for _ in loader:
+    break
+for inputs, ids, blocks in loader:
+    assert torch.equal(g.in_degrees(inputs), degrees[inputs])
+    assert torch.equal(g.ndata["label"][ids], labels[ids])
+    assert set(dgl.distributed.sample_neighbors(g, ids, 3).edges()[1].tolist()) <= set(ids.tolist())
+    assert next(iter(other))[1].tolist() == seeds[:50].tolist()
+    g.barrier()
+rows = [row for row in loader.rows if row.epoch == 2]
+assert len(rows) == len(loader) and all(r.hits + r.misses == r.remote_sampled for r in loader.rows)
+print("all well", len(rows))
+"""
+"""What a script may do beside the loop: look into the loader, leave it, ask the servers things."""
+
+
+def test_a_script_may_ask_the_servers_while_rows_are_prefetched(
+    partition: Partition, tmp_path: Path
+) -> None:
+    """It never closes the loader either."""
+    script = tmp_path / "busy.py"
+    script.write_text(BUSY)
+    launched = launch(script, ["{graph_name}"], partition, tmp_path / "run")
+    for rank in range(2):
+        assert "all well" in (launched.logs / f"script-{rank}.log").read_text()
