@@ -43,7 +43,7 @@ def replay(
         ),
     ] = False,
     decisions: Annotated[
-        bool, typer.Option(help="write every decision; without them a replay is much faster")
+        bool, typer.Option(help="write every decision; a long replay is faster without")
     ] = True,
     track: Annotated[bool, typer.Option(help="log the run to MLflow")] = False,
     tracking_uri: TrackingUri = None,

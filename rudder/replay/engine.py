@@ -50,7 +50,7 @@ class ReplayEngine(Engine):
         measure_latency: an answer takes as long as it really takes; else the controller's
             ``latency_s``, without one 0 s.
         record_decisions: write decisions to the run's directory and return them. They are the
-            most of a long run's result, and of its time.
+            most of a long run's result.
         oracle: replay a second time, under this controller and the same scenario, mode and latency,
             and compare with it; None = not.
     """
