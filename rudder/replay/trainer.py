@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from rudder.buffer import PersistentBuffer, frequent_ids, resolve_capacity
 from rudder.decision import Decision
 from rudder.observation import Facts, Task
@@ -57,6 +60,7 @@ class ReplayTrainer:
         halo, remote = manifest.halo_nodes[part], manifest.remote_nodes(part)
         self.rank, self.scenario = rank, scenario
         self.row_bytes = manifest.feature_bytes
+        self._nodes = manifest.nodes
         self.capacity = resolve_capacity(scenario.buffer, halo, remote)
         self.clock = TrainerClock(scenario.prefetch_depth)
         self._policy: Policy = POLICIES.build(scenario.policy)
@@ -192,7 +196,11 @@ class ReplayTrainer:
 
     def roll_out(self, decision: Decision, then: Decision, horizon: int) -> Outlook:
         """See :class:`rudder.replay.foresight.Future`; called while a question is put."""
-        buffer, clock = self._forked(), self.clock.copy()
+        replacing = decision.replace or then.replace
+        buffer = self._forked() if replacing else self._buffer
+        # Once nothing is replaced any more, rows fetched are those that it does not hold.
+        held = None if replacing else self._held(buffer)
+        clock = self.clock.copy()
         sync = self.scenario.mode == "sync"
         start = clock.now
         arrives, answer = start + self._latency_s, decision
@@ -208,20 +216,32 @@ class ReplayTrainer:
             if sync:
                 clock.advance(max(0.0, arrives - clock.now))
             due = sync or arrives <= clock.now
-            plan = buffer.plan(traced.remote_ids, answer if due else None)
-            buffer.commit(plan)
-            clock.advance(self._time.fetch_s(self.rank, traced, plan.fetched))
+            if held is None:
+                plan = buffer.plan(traced.remote_ids, answer if due else None)
+                buffer.commit(plan)
+                rows = plan.fetched
+            else:
+                rows = len(traced.remote_ids) - int(np.count_nonzero(held[traced.remote_ids]))
+            clock.advance(self._time.fetch_s(self.rank, traced, rows))
             previous = traced
             if due:
                 applied, arrives, answer = True, clock.now + self._latency_s, then
+                if held is None and not then.replace:
+                    held = self._held(buffer)
             if applied:
-                fetched += plan.fetched
+                fetched += rows
                 minibatches += 1
                 if minibatches == horizon:
                     break
         clock.take_over()
         end = clock.taken + self._time.compute_s(self.rank, previous)
         return Outlook(fetched, end - start, minibatches)
+
+    def _held(self, buffer: PersistentBuffer) -> npt.NDArray[np.bool_]:
+        """Is each node of the graph buffered?"""
+        held = np.zeros(self._nodes, np.bool_)
+        held[buffer.ids()] = True
+        return held
 
     def _forked(self) -> PersistentBuffer:
         if self._scratch is None:
