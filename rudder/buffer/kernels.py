@@ -32,23 +32,25 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from rudder.jit import jit as _jit
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Bytes = npt.NDArray[np.uint8]
 
 ID, VALUE, KEY, TOUCHED, SLOT, NEXT, PREV, CHAIN = range(8)
 """Columns of a record. SLOT: -1 = not buffered; ``-2 - j`` = miss ``j`` of step TOUCHED."""
 HEAD, TAIL, COUNT, CHAIN_WIDTH = range(4)
 """Columns of the chain arrays."""
 (
-    RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, SINK, NEEDED, SCALARS,
-) = range(10)  # fmt: skip
+    RECORDS, STEP, OCCUPIED, STALE, LOWEST, CANDIDATES, HIGHEST, NEEDED, SCALARS,
+) = range(9)  # fmt: skip
 """Entries of the state. LOWEST, HIGHEST: bounds of the buckets in use (scores, candidates).
-SINK: where results go that only keep a read from being left out. NEEDED: buffered nodes that the
-window needs."""
+NEEDED: buffered nodes that the window needs."""
 (
     LN_DECAY, LN_THRESHOLD, ON_ACCESS, GAIN, INITIAL,
     LN_COUNT_DECAY, COUNT_ON_MISS, ENTRANT_COUNT, VICTIM_SCORE, PARAMETERS,
@@ -56,7 +58,10 @@ window needs."""
 """Entries of the parameters. LN_DECAY and LN_COUNT_DECAY are -ln(decay), above 0."""
 
 BLOCK = 256
-"""Nodes that are looked up, read ahead and updated together: their records fit the inner cache."""
+"""Nodes that are looked up and updated together: their records fit the inner cache."""
+AHEAD = 16
+"""Turns of a loop between the hint that memory will be read and the reading. Records lie all over
+the memory, so that a minibatch is a hundred thousand waits for it, or a few if they overlap."""
 TINY = 1e-300
 """Values are held at this from below, so that their logarithm exists."""
 
@@ -66,6 +71,32 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def _inline(function: _F) -> _F:
     """For helpers of a few instructions: as calls they cost a fifth of a minibatch's time."""
     return cast(_F, numba.njit(inline="always")(function))
+
+
+def _hint_code(context: Any, array: Any, row: Any) -> Any:
+    """Row ``row`` of a C-ordered array will be read soon: fetch its first cache line.
+
+    LLVM's ``prefetch``: it changes nothing and fails never, so that any row number will do.
+    """
+
+    def code(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        found = target.make_array(kind)(target, builder, arguments[0])
+        stride = cgutils.unpack_tuple(builder, found.strides)[0]
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        start = builder.bitcast(found.data, byte)
+        address = builder.gep(start, [builder.mul(arguments[1], stride)])
+        prefetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        )
+        # To read (0), to be kept in every cache (3), data (1).
+        builder.call(prefetch, [address, word(0), word(3), word(1)])
+        return target.get_dummy_value()
+
+    return types.void(array, types.intp), code
+
+
+_hint: Any = intrinsic(_hint_code)
 
 
 # --- id map -----------------------------------------------------------------------------------
@@ -141,10 +172,30 @@ def ascending(nodes: Ids) -> bool:
 
 
 @_jit
+def _find_some(table: Ids, rec: Ids, nodes: Ids, found: Ids, start: int, stop: int) -> None:
+    """Records of ``nodes[start:stop]`` into ``found``, -1 = none."""
+    mask = len(table) - 1
+    last = len(nodes) - 1
+    for i in range(start, stop):
+        _hint(table, np.int64(_hash(nodes[min(i + 2 * AHEAD, last)])) & mask)
+        entry = table[np.int64(_hash(nodes[min(i + AHEAD, last)])) & mask]
+        _hint(rec, (entry & 0xFFFFFFFF) - 1)
+        found[i] = _find(table, rec, nodes[i])
+
+
+@_inline
+def _hint_neighbours(rec: Ids, found: Ids, i: int) -> None:
+    """The neighbours in its chain of a record AHEAD of ``i`` will be read."""
+    r = found[min(i + AHEAD, len(found) - 1)]
+    if r >= 0:
+        _hint(rec, rec[r, NEXT])
+        _hint(rec, rec[r, PREV])
+
+
+@_jit
 def look_up(table: Ids, rec: Ids, nodes: Ids, found: Ids) -> None:
     """Record of each node into ``found``, -1 = none."""
-    for i in range(len(nodes)):
-        found[i] = _find(table, rec, nodes[i])
+    _find_some(table, rec, nodes, found, 0, len(nodes))
 
 
 @_jit
@@ -310,29 +361,6 @@ def split(rec: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids) -> in
 
 
 @_jit
-def _ahead(table: Ids, rec: Ids, nodes: Ids, found: Ids, start: int, stop: int) -> Any:
-    """Read where nodes most likely lie, without a branch that would wait for a read."""
-    mask = len(table) - 1
-    for i in range(start, stop):
-        found[i] = table[np.int64(_hash(nodes[i])) & mask]
-    total = 0
-    for i in range(start, stop):
-        total += rec[(found[i] & 0xFFFFFFFF) - 1, ID]
-    return total
-
-
-@_jit
-def _touch(rec: Ids, found: Ids, start: int, stop: int) -> Any:
-    """Read the neighbours of records: many reads in flight, instead of one after another."""
-    total = 0
-    for i in range(start, stop):
-        r = found[i]
-        if r >= 0:
-            total += rec[rec[r, NEXT], ID] + rec[rec[r, PREV], ID]
-    return total
-
-
-@_jit
 def advance(
     table: Ids, rec: Ids, val: Floats, scores: Ids, counts: Ids, state: Ids, par: Floats,
     nodes: Ids, found: Ids, hit_at: Ids, hit_slots: Ids, miss_at: Ids,
@@ -344,11 +372,9 @@ def advance(
     misses = 0
     for start in range(0, len(nodes), BLOCK):
         stop = min(start + BLOCK, len(nodes))
-        state[SINK] += _ahead(table, rec, nodes, found, start, stop)
+        _find_some(table, rec, nodes, found, start, stop)
         for i in range(start, stop):
-            found[i] = _find(table, rec, nodes[i])
-        state[SINK] += _touch(rec, found, start, stop)
-        for i in range(start, stop):
+            _hint_neighbours(rec, found[:stop], i)
             r = found[i]
             if r >= 0 and rec[r, SLOT] >= 0:
                 hit_at[hits] = i
@@ -388,6 +414,7 @@ def _select(rec: Ids, items: Ids, need: int) -> None:
     keys = np.empty(len(items), np.int64)
     ids = np.empty(len(items), np.int64)
     for i in range(len(items)):
+        _hint(rec, items[min(i + AHEAD, len(items) - 1)])
         keys[i] = rec[items[i], KEY]
         ids[i] = rec[items[i], ID]
     low = 0
@@ -428,6 +455,7 @@ def _sorted(rec: Ids, items: Ids) -> Ids:
     ids = np.empty(len(items), np.int64)
     keys = np.empty(len(items), np.int64)
     for i in range(len(items)):
+        _hint(rec, items[min(i + AHEAD, len(items) - 1)])
         ids[i] = rec[items[i], ID]
     items = items[np.argsort(ids, kind="mergesort")]
     for i in range(len(items)):
@@ -562,12 +590,9 @@ def replace(
     state[STALE] -= rows - free
     state[CANDIDATES] -= rows
     for i in range(rows):
-        if i % BLOCK == 0:  # read the next records ahead, as at _touch
-            stop = min(i + BLOCK, rows)
-            for j in range(i, stop):
-                state[SINK] += rec[chosen[j], SLOT]
-            for j in range(max(i - free, 0), stop - free):
-                state[SINK] += rec[victims[j], SLOT]
+        _hint(rec, chosen[min(i + AHEAD, rows - 1)])
+        if free < rows:
+            _hint(rec, victims[min(max(i + AHEAD - free, 0), rows - free - 1)])
         if i < free:
             slot = state[OCCUPIED]
             state[OCCUPIED] = slot + 1
@@ -678,9 +703,8 @@ def _records_of(
     table: Ids, rec: Ids, state: Ids, nodes: Ids, found: Ids, start: int, stop: int
 ) -> None:  # fmt: skip
     """Records of some of the nodes into ``found``; unknown nodes get one."""
-    state[SINK] += _ahead(table, rec, nodes, found, start, stop)
+    _find_some(table, rec, nodes, found, start, stop)
     for i in range(start, stop):
-        found[i] = _find(table, rec, nodes[i])
         if found[i] < 0:
             found[i] = _new_record(table, rec, state, nodes[i])
 
@@ -694,8 +718,8 @@ def announce(
     for start in range(0, len(nodes), BLOCK):
         stop = min(start + BLOCK, len(nodes))
         _records_of(table, rec, state, nodes, found, start, stop)
-        state[SINK] += _touch(rec, found, start, stop)
         for i in range(start, stop):
+            _hint_neighbours(rec, found[:stop], i)
             r = found[i]
             if rec[r, USES] == 0 and rec[r, SLOT] >= 0:
                 _unlink(rec, idle, r)
@@ -783,13 +807,13 @@ def admit(
     worth = np.empty(len(found), np.int64)
     for start in range(0, len(found), BLOCK):
         stop = min(start + BLOCK, len(found))
-        if window:
-            for i in range(start, stop):  # read ahead, as at _touch
-                state[SINK] += rec[found[i], ID]
-        else:
+        if not window:
             _records_of(table, rec, state, nodes, found, start, stop)
-            state[SINK] += _touch(rec, found, start, stop)
         for i in range(start, stop):
+            if window:
+                _hint(rec, found[min(i + AHEAD, stop - 1)])
+            else:
+                _hint_neighbours(rec, found[:stop], i)
             r = found[i]
             distance: Any = 0
             steps = 0
@@ -966,8 +990,8 @@ def restore(
 
 
 @_jit
-def copy_rows(source: Bytes, source_at: Ids, target: Bytes, target_at: Ids) -> None:
-    """``target[target_at[i]] = source[source_at[i]]`` for rows seen as bytes."""
+def copy_rows(source: Any, source_at: Ids, target: Any, target_at: Ids) -> None:
+    """``target[target_at[i]] = source[source_at[i]]`` for rows seen as bytes or as words of 8."""
     width = source.shape[1]
     for i in range(len(source_at)):
         s = source[source_at[i]]

@@ -203,7 +203,7 @@ class PersistentBuffer:
             raise BufferUseError(f"at names rows outside the {len(out)} of out")
         if plan.fetched + plan.hits == 0:
             return
-        kept, came, served = (_as_bytes(a) for a in (self._rows, rows, out))
+        kept, came, served = _as_words(self._rows, rows, out)
         copy_rows(kept, choice.hit_slots, served, at[choice.hit_at])
         copy_rows(came, np.arange(plan.misses), served, at[choice.miss_at])
         copy_rows(came, plan.entrant_pull, kept, choice.entrant_slots)
@@ -273,7 +273,16 @@ def _listening(ledger: Ledger, policy: Policy) -> AnnouncedLedger | None:
     return ledger
 
 
-def _as_bytes(rows: Rows) -> npt.NDArray[np.uint8]:
+def _as_words(*arrays: Rows) -> list[Rows]:
+    """The same memory as words of 8 bytes, which copy faster, or, if need be, as bytes."""
+    if arrays[0].dtype.itemsize * arrays[0].shape[1] % 8 == 0 and not any(
+        array.ctypes.data % 8 for array in arrays
+    ):
+        return [_seen_as(array, np.dtype(np.uint64)) for array in arrays]
+    return [_seen_as(array, np.dtype(np.uint8)) for array in arrays]
+
+
+def _seen_as(rows: Rows, dtype: np.dtype[Any]) -> Rows:
     if rows.size == 0:
-        return np.empty((len(rows), 0), np.uint8)
-    return np.require(rows, None, ["C", "W", "A"]).view(np.uint8)
+        return np.empty((len(rows), 0), dtype)
+    return np.require(rows, None, ["C", "W", "A"]).view(dtype)

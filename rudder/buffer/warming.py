@@ -53,15 +53,17 @@ def warm() -> None:
     from rudder.buffer.persistent import PersistentBuffer
 
     replace = Decision(replace=True)
-    for policy in (_Decayed(), _Static(), _Admitting(), _Looking(), _Hooked()):
-        buffer = PersistentBuffer(600, 1, policy)
-        buffer.fill(np.arange(600, dtype=np.int64), np.zeros((600, 1), np.float32))
+    policies = (_Decayed(), _Static(), _Admitting(), _Looking(), _Hooked())
+    for policy, width in zip(policies, (1, 1, 2, 2, 2), strict=True):
+        buffer = PersistentBuffer(600, width, policy)
+        buffer.fill(np.arange(600, dtype=np.int64), np.zeros((600, width), np.float32))
         for step in range(3):
             # The records and the map have to grow, so that rehashing is compiled too.
             ids = np.arange(599, 599 + 1500, dtype=np.int64) + step
             plan = buffer.plan(ids, replace)
-            pulled = np.zeros((plan.fetched, 1), np.float32)
-            buffer.commit(plan, pulled, np.empty((len(ids), 1), np.float32), np.arange(len(ids)))
+            pulled = np.zeros((plan.fetched, width), np.float32)
+            served = np.empty((len(ids), width), np.float32)
+            buffer.commit(plan, pulled, served, np.arange(len(ids)))
         buffer.announce(ids)
         buffer.withdraw()
         buffer.scores(buffer.ids())
