@@ -19,6 +19,7 @@ from rudder.errors import CapacityError, ControllerError, ReplayOnlyError, Scena
 from rudder.plugins import load_file
 from rudder.registries import CONTROLLERS, ENGINES, POLICIES
 from rudder.replay.bounds import MinBound
+from rudder.replay.clock import TimeModel
 from rudder.replay.engine import ReplayEngine
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 from rudder.scenario import Scenario
@@ -174,6 +175,35 @@ def test_the_latency_decides_which_pull_sees_the_answer(trace: Trace, replay: Re
         applied = [d["applied_at"] for d in result.decisions if d["rank"] == 0]
         # The last answer may arrive when all is pulled, and apply nowhere.
         assert [at for at in applied if at is not None] == list(range(apart, 40, apart))
+
+
+class Uneven(TimeModel):
+    """Rank 0 computes 1 s, rank 1 computes 3 s; pulls take 0.5 s."""
+
+    def __init__(self, barrier: bool) -> None:
+        self.barrier = barrier
+
+    def fetch_s(self, rank: int, traced: TraceRow, fetched: int) -> float:
+        return 0.5
+
+    def compute_s(self, rank: int, traced: TraceRow) -> float:
+        return 1.0 + 2.0 * rank
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_trainers_wait_for_each_other(barrier: bool, make_trace: MakeTrace, replay: Replay) -> None:
+    """At each minibatch with a barrier, else at the end of each epoch; one is pulled ahead."""
+    trace = make_trace(accesses(6), part_nodes=(NODES, NODES), epochs=2)
+    engine = {"make_time": lambda trace, scenario: Uneven(barrier)}
+    result = replay(trace, "always", prefetch_depth=1, engine=engine)
+    computed = np.array(result.minibatches.column("compute_s")).reshape(2, 6)
+    stalled = np.array(result.minibatches.column("stall_s")).reshape(2, 6)
+    assert (stalled == [0.5, 0, 0] * 2).all()
+    assert (computed == ([[3.0], [3.0]] if barrier else [[1.0], [3.0]])).all()
+    own = 0.5 + 3 * (3.0 if barrier else 1.0)
+    seconds = [[epoch["seconds"] for epoch in rank] for rank in result.details["epochs"]]
+    assert seconds == [[own, own], [9.5, 9.5]]
+    assert result.summary["epoch_seconds"] == 9.5  # of the slowest
 
 
 def test_measured_latency_is_real_time(trace: Trace, replay: Replay) -> None:

@@ -66,7 +66,7 @@ def replayed(home: Home) -> Callable[..., RunResult]:
 @pytest.mark.parametrize(
     ("controller", "fields"),
     [
-        ("threshold", {"buffer": 0.25}),
+        ("threshold", {"buffer": 0.25, "trainers": 2}),
         ("random:p=0.3", {"buffer": 0.1, "policy": "score-published", "fill": "random"}),
         ("always", {"buffer": 0.25, "policy": "lookahead"}),
     ],
