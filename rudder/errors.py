@@ -117,3 +117,7 @@ class TraceError(RudderError):
 
 class ResultError(RudderError):
     """A stored run that is incomplete or written by another schema version."""
+
+
+class CalibrationError(RudderError):
+    """A calibration of the model of time that is damaged, or a run that cannot give one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -11,9 +12,10 @@ from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
 from rudder.cli.train import Controller, TrackingUri, describe
 from rudder.home import Home
-from rudder.replay.engine import FREE, ReplayEngine
+from rudder.replay.engine import FREE, ReplayEngine, recorded_time
 from rudder.scenario import Scenario
 from rudder.spec import Spec
+from rudder.timing import Machine, calibrated_time
 from rudder.trace.find import find_trace
 
 Oracle = Annotated[
@@ -35,6 +37,15 @@ def replay(
     ],
     controller: Controller = "always",
     oracle: Oracle = None,
+    time: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--time",
+            metavar="FILE",
+            help="calibrated model of time (rudder calibrate-time); default: recorded seconds",
+            show_default=False,
+        ),
+    ] = None,
     measure_latency: Annotated[
         bool,
         typer.Option(
@@ -64,6 +75,7 @@ def replay(
     place = Home.resolve(home)
     engine = ReplayEngine(
         find_trace(trace, place),
+        make_time=recorded_time if time is None else calibrated_time(Machine.load(time)),
         measure_latency=measure_latency,
         record_decisions=decisions,
         oracle=None if oracle is None else Spec.parse(oracle),

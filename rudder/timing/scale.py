@@ -1,0 +1,229 @@
+"""Scale on paper: the model of time at a machine size that nobody measured here. An estimate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rudder.errors import CalibrationError
+from rudder.timing.machine import Machine
+from rudder.timing.phases import Load, Phases, phases
+from rudder.timing.recurrence import run_epoch
+from rudder.timing.traffic import Traffic
+from rudder.trace import Trace
+
+ASSUMPTIONS = (
+    "an ESTIMATE: no run of this size was made",
+    "same graph, fan-out and batch size: input nodes per minibatch stay as at the most parts",
+    "the local share of input nodes falls as a power of the parts (1/parts with random parts)",
+    "the fetched share of remote nodes, the halo's size and the balance of links go on as straight "
+    "lines over log2(parts), within their limits (shares in 0..1, balance at least 1)",
+    "the buffer stays the same share of the halo, and each host's trainers share its link",
+    "every trainer has cores of its own, as fast as those that were calibrated, and the buckets of "
+    "the links hold no burst",
+    "all minibatches are alike; each waits for the trainer with the busiest link",
+    "gradients go round one ring over all trainers, each message with the latency given",
+    "the controller's answers take no time from training",
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a trace says about its number of parts; means over ranks and minibatches.
+
+    Attributes:
+        parts: hosts, of one trainer each.
+        nodes: input nodes of a minibatch.
+        local_share: of these, those that the own part holds.
+        fetched_share: of the remote ones, those that were fetched beside the buffer.
+        halo_share: 1-hop remote nodes / owned nodes of a part.
+        balance: seconds of the slowest rank's pull / those of the mean rank's rows on a link of
+            its own.
+    """
+
+    parts: float
+    nodes: float
+    local_share: float
+    fetched_share: float
+    halo_share: float
+    balance: float
+
+    @classmethod
+    def of(cls, trace: Trace, fetched_share: float) -> Shape:
+        """Of a trace with one trainer per part.
+
+        Args:
+            fetched_share: from a replay of it.
+
+        Raises:
+            CalibrationError: several trainers per part.
+        """
+        manifest = trace.manifest
+        if manifest.scenario.trainers != 1:
+            raise CalibrationError(
+                f"{trace.folder} has {manifest.scenario.trainers} trainers per part; an estimate "
+                "starts from traces with one (it adds the others itself)"
+            )
+        counts = np.array(
+            [
+                (row.local, len(row.remote_ids))
+                for rank in trace.ranks
+                for row in trace.minibatches(rank)
+            ],
+            dtype=np.float64,
+        )
+        local, remote = counts.mean(axis=0)
+        traffic = Traffic.of(trace)
+        rows = traffic.rows.sum(axis=1)
+        busiest = float((rows * traffic.contention()).max())
+        return cls(
+            parts=manifest.parts,
+            nodes=float(local + remote),
+            local_share=float(local / (local + remote)),
+            fetched_share=fetched_share,
+            halo_share=float(np.divide(manifest.halo_nodes, manifest.part_nodes).mean()),
+            balance=busiest / float(rows.mean()) if rows.any() else 1.0,
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine and job that are estimated.
+
+    Attributes:
+        hosts, trainers: hosts, and trainers on each.
+        rate: Mbit/s each way at each host.
+        latency_s: of one message.
+        train_nodes: of the graph.
+        batch_size: seeds per minibatch.
+        row_bytes: of a feature row.
+        depth: pulls run so far ahead.
+    """
+
+    hosts: int
+    trainers: int
+    rate: float
+    latency_s: float
+    train_nodes: int
+    batch_size: int
+    row_bytes: float
+    depth: int
+
+    @property
+    def ranks(self) -> int:
+        return self.hosts * self.trainers
+
+    @property
+    def minibatches(self) -> int:
+        """Of a trainer in an epoch."""
+        return max(1, math.ceil(self.train_nodes / (self.ranks * self.batch_size)))
+
+
+def extrapolate(shapes: Sequence[Shape], parts: int) -> Shape:
+    """What a trace at ``parts`` parts would say, from at least two others.
+
+    Raises:
+        CalibrationError: fewer than two different numbers of parts.
+    """
+    if len({shape.parts for shape in shapes}) < 2:
+        raise CalibrationError("an estimate needs traces at two or more different numbers of parts")
+    x = np.log2([shape.parts for shape in shapes])
+    at = math.log2(parts)
+
+    def line(value: Callable[[Shape], float]) -> float:
+        slope, start = np.polyfit(x, [value(shape) for shape in shapes], 1)
+        return float(slope * at + start)
+
+    local = 2.0 ** line(lambda shape: math.log2(max(shape.local_share, 1e-12)))
+    return Shape(
+        parts=parts,
+        nodes=max(shapes, key=lambda shape: shape.parts).nodes,
+        local_share=min(local, 1.0),
+        fetched_share=min(max(line(lambda shape: shape.fetched_share), 0.0), 1.0),
+        halo_share=max(line(lambda shape: shape.halo_share), 0.0),
+        balance=max(line(lambda shape: shape.balance), 1.0),
+    )
+
+
+def seconds_at(machine: Machine, shape: Shape, target: Target) -> dict[str, float]:
+    """The model's seconds of one minibatch's phases and of an epoch of ``target``.
+
+    All trainers are the slowest one: pulls of ``balance`` times the mean rows, on a link that the
+    host's trainers share.
+    """
+    own = replace(machine, cores=0.0, burst_bytes=0.0, latency_s=target.latency_s)
+    remote = shape.nodes * (1 - shape.local_share)
+    load = Load(
+        nodes=_number(shape.nodes),
+        fetched=_number(remote * shape.fetched_share),
+        sampling_bytes=_number(remote * machine.sampling_row_bytes * target.trainers),
+        gradient_bytes=_number(machine.gradient_bytes(target.ranks)),
+        row_bytes=target.row_bytes,
+        rate=_number(target.rate),
+        contention=_number(shape.balance * target.trainers),
+    )
+    one = phases(own, load, target.ranks, target.depth)
+    count = target.minibatches
+    alike = (np.full((1, count), s) for s in (one.sample_s, one.fetch_s, one.compute_s))
+    epoch = run_epoch(Phases(*alike), target.depth)
+    return {
+        "sample_s": float(one.sample_s),
+        "fetch_s": float(one.fetch_s),
+        "compute_s": float(one.compute_s),
+        "minibatches": count,
+        "epoch_seconds": epoch.seconds,
+        "minibatch_seconds": epoch.seconds / count,
+    }
+
+
+def estimate(machine: Machine, shapes: Sequence[Shape], target: Target) -> dict[str, Any]:
+    """The estimate for ``target``, its assumptions, and what the same method errs by.
+
+    ``check`` predicts the shape with the most parts from the others, and the seconds at that many
+    hosts of ``target``'s kind, against what follows from the measured shape; None with two shapes.
+
+    Raises:
+        CalibrationError: as :func:`extrapolate`.
+    """
+    shape = extrapolate(shapes, target.hosts)
+    ordered = sorted(shapes, key=lambda s: s.parts)
+    return {
+        "estimate": True,
+        "target": {**asdict(target), "ranks": target.ranks},
+        "extrapolated": asdict(shape),
+        **seconds_at(machine, shape, target),
+        "measured": [asdict(s) for s in ordered],
+        "check": _check(machine, ordered, target),
+        "assumptions": list(ASSUMPTIONS),
+        "calibration": machine.source.get("run_id"),
+    }
+
+
+def _check(machine: Machine, ordered: Sequence[Shape], target: Target) -> Mapping[str, Any] | None:
+    *fewer, most = ordered
+    if len({shape.parts for shape in fewer}) < 2:
+        return None
+    predicted = extrapolate(fewer, int(most.parts))
+    there = Target(**{**asdict(target), "hosts": int(most.parts)})
+    seconds = [seconds_at(machine, s, there)["minibatch_seconds"] for s in (predicted, most)]
+    errors = {
+        name: value / asdict(most)[name] - 1 if asdict(most)[name] else None
+        for name, value in asdict(predicted).items()
+        if name != "parts"
+    }
+    return {
+        "parts": int(most.parts),
+        "from_parts": [int(shape.parts) for shape in fewer],
+        "minibatch_seconds_predicted": seconds[0],
+        "minibatch_seconds_from_measured": seconds[1],
+        "error": {**errors, "minibatch_seconds": seconds[0] / seconds[1] - 1},
+    }
+
+
+def _number(value: float) -> npt.NDArray[np.float64]:
+    return np.asarray(value, dtype=np.float64)

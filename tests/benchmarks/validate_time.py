@@ -1,0 +1,201 @@
+"""Is the modelled epoch time that of real runs?
+
+Makes one real run to calibrate from and then the real runs of :data:`CASES`, none of which the
+calibration has seen; predicts each from the rows and bytes that it counted, and prints measured and
+modelled seconds side by side. The target is 15 %.
+
+    python -I tests/benchmarks/validate_time.py --deps ../shared/data/graphs/debian_deps_build.npz
+
+Other work on the machine takes CPU time from a run. So the cores that were left to each run are
+measured (those of the machine less what processes of others used while it trained) and given to the
+model; ``quiet`` beside it is the prediction as if all cores had been free. On a quiet machine both
+are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rudder.cli.output import emit, say
+from rudder.distdgl.engine import PARTITION_SEED
+from rudder.home import Home
+from rudder.partition import ensure_partition
+from rudder.result import RunResult
+from rudder.running import run_tracked
+from rudder.scenario import Scenario
+from rudder.spec import Spec
+from rudder.timing import Traffic, calibrate, predict
+from rudder.trace import Trace
+from rudder.trace.sampling import record_sampled
+
+TARGET = 0.15
+CALIBRATION = {
+    "graph": "debian", "prefetch_depth": 0, "buffer": 0, "epochs": 9,
+    "batch_size_at": {3: 50, 7: 200}, "rate_at": {5: 100},
+}  # fmt: skip
+_PLAIN = {"prefetch_depth": 0, "buffer": 0}
+CASES: tuple[tuple[str, str, float, dict[str, Any]], ...] = (
+    ("debian", "none", 100, _PLAIN),
+    ("debian", "always", 100, {}),
+    ("debian", "static", 50, {}),
+    ("debian", "none", 50, _PLAIN),
+    ("debian", "fixed", 20, {}),
+    ("debian", "always", 0, {}),
+    ("deps", "none", 20, _PLAIN),
+    ("deps", "always", 20, {}),
+    ("deps", "threshold", 50, {}),
+    ("deps", "none", 100, _PLAIN),
+    ("deps", "always", 0, {}),
+)
+"""Graph, controller, rate in Mbit/s, and what else differs from the defaults."""
+
+
+class Others:
+    """Cores that processes outside this one's tree use while :attr:`watching`."""
+
+    def __init__(self) -> None:
+        self.watching = False
+        self._shares: list[float] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def left(self) -> float:
+        """End it: cores that were left, on average; at least a quarter of them."""
+        self._stop.set()
+        self._thread.join()
+        cores = float(len(os.sched_getaffinity(0)))
+        used = sum(self._shares) / len(self._shares) if self._shares else 0.0
+        return max(cores - used, cores / 4)
+
+    def _work(self) -> None:
+        period, ticks = 0.5, os.sysconf("SC_CLK_TCK")
+        before_all, before = _busy(), _tree()
+        while not self._stop.wait(period):
+            now_all, now = _busy(), _tree()
+            own = sum(used - before.get(pid, used) for pid, used in now.items())
+            if self.watching:
+                self._shares.append(max(0.0, now_all - before_all - own) / ticks / period)
+            before_all, before = now_all, now
+
+
+def _busy() -> int:
+    """Clock ticks that all cores spent in processes: user, nice and system."""
+    return sum(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:4]))
+
+
+def _tree() -> dict[int, int]:
+    """Clock ticks used by this process and its descendants, by pid."""
+    parents, used = {}, {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        parents[int(entry.name)] = int(fields[1])
+        used[int(entry.name)] = int(fields[11]) + int(fields[12])
+    own = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in own and pid not in own}:
+        own |= grown
+    return {pid: used[pid] for pid in own if pid in used}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A real run and the cores that were left to it."""
+
+    run: RunResult
+    cores: float
+
+
+def measure(scenario: Scenario, controller: str, home: Home) -> Measured:
+    """One real run."""
+    others = Others()
+
+    def watch(phase: str, share: float) -> None:
+        others.watching = phase == "train" and 0 < share < 1
+
+    result = run_tracked(scenario, Spec.parse(controller), home, None, watch)
+    return Measured(result, others.left())
+
+
+def traffic_of(scenario: Scenario, home: Home, folder: Path) -> Traffic:
+    """Of a sampled trace over the partition that real runs of ``scenario`` use."""
+    partition = ensure_partition(
+        scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
+        home.partitions, _silent,
+    )  # fmt: skip
+    if not folder.exists():
+        record_sampled(scenario.change(epochs=1), partition, folder, _silent)
+    return Traffic.of(Trace.open(folder))
+
+
+def _silent(phase: str, share: float) -> None:
+    """No progress."""
+
+
+def compare(case: Measured, traffic: Traffic, machine: Any) -> dict[str, Any]:
+    """One row of the table."""
+    run, scenario = case.run, case.run.scenario
+    seconds = run.summary["epoch_seconds"]
+    modelled = predict(replace(machine, cores=case.cores), run, traffic)
+    quiet = predict(machine, run, traffic)
+    return {
+        "graph": Spec.parse(scenario.graph).name,
+        "controller": str(run.controller),
+        "rate": scenario.rate,
+        "depth": scenario.prefetch_depth,
+        "cores_left": round(case.cores, 2),
+        "measured_s": seconds,
+        "modelled_s": modelled.epoch_seconds,
+        "error": modelled.epoch_seconds / seconds - 1,
+        "quiet_s": quiet.epoch_seconds,
+        "run_id": run.summary["run_id"],
+    }
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--deps", type=Path, required=True, help="graph of the second kind, .npz")
+    parser.add_argument("--home", type=Path, help="data directory")
+    parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is left out")
+    parser.add_argument("--out", type=Path, help="write the calibration there")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    home = Home.resolve(given.home)
+    graphs = {"debian": "debian", "deps": f"custom:npz={given.deps.resolve()}"}
+    traffic = {
+        name: traffic_of(Scenario.make(graph=graph), home, home.traces / f"validate-{name}.trace")
+        for name, graph in graphs.items()
+    }
+    calibrating = measure(Scenario.make(**CALIBRATION), "none", home)
+    machine = calibrate(calibrating.run, traffic["debian"], cores=calibrating.cores)
+    if given.out:
+        machine.save(given.out)
+    say(f"calibrated from {machine.source['run_id']}, {calibrating.cores:.2f} cores left to it")
+    quiet = replace(machine, cores=float(len(os.sched_getaffinity(0))))
+    table = []
+    for graph, controller, rate, fields in CASES:
+        scenario = Scenario.make(graph=graphs[graph], rate=rate, epochs=given.epochs, **fields)
+        table.append(compare(measure(scenario, controller, home), traffic[graph], quiet))
+        say(json.dumps(table[-1]))
+    errors = [abs(row["error"]) for row in table]
+    if given.json:
+        emit({"runs": table, "worst_error": max(errors)}, as_json=True)
+    else:
+        emit(table, as_json=False, title="measured and modelled seconds of an epoch")
+    within = sum(error <= TARGET for error in errors)
+    say(f"{within} of {len(table)} within {TARGET:.0%}; worst {max(errors):.1%}")
+
+
+if __name__ == "__main__":
+    main()
