@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ from rudder.errors import MissingPathError
 from rudder.home import Home
 from rudder.registries import TRACES
 from rudder.trace import Trace, find_trace, trace_folder
+from rudder.trace.format import MAX_ROWS
 
 SMALL = ("sbm:nodes=900,classes=3", "--parts", "2", "--partition-method", "random")
 
@@ -52,6 +58,41 @@ def test_a_real_run_is_recorded_in_the_same_form(cli: Any, tmp_path: Path) -> No
         assert trace.complete
         assert trace.manifest.recorder == "distdgl"
         assert sum(row.compute_s for row in trace.minibatches(1)) > 0
+
+
+@pytest.mark.cluster
+def test_what_a_killed_run_had_recorded_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main = "import sys; from rudder.cli.app import main; sys.exit(main())"
+    arguments = ("trace", *SMALL, "--batch-size", "1", "--fan-out", "1,1", "--epochs", "99",
+                 "--out", "killed", "--home", "home")  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", main, *arguments],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+    )
+    closed = [tmp_path / "killed.trace" / f"rank={r}" / "part-00000.parquet" for r in range(2)]
+    try:
+        wait_until(lambda: all(path.exists() for path in closed) or process.poll() is not None)
+    finally:
+        process.kill()
+        process.wait()
+    with caplog.at_level(logging.WARNING):
+        trace = Trace.open(tmp_path / "killed.trace")
+    assert not trace.complete
+    assert "did not end" in caplog.text
+    for rank in trace.ranks:
+        assert trace.length(rank) >= MAX_ROWS
+        assert trace.length(rank) % MAX_ROWS == 0
+        assert sum(1 for _ in trace.minibatches(rank)) == trace.length(rank)
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 150) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
