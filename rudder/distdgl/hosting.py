@@ -23,7 +23,10 @@ SILENCE_S = 120.0
 
 DEADLINES = (
     Deadline(phase="started", seconds=180.0, kinds=("server", "trainer")),
-    Deadline(phase="ready", seconds=300.0, kinds=("trainer",)),
+    Deadline(phase="connected", seconds=360.0, kinds=("trainer",)),
+    # Between these a controller may load a model, which has a limit of its own, and the buffer is
+    # filled over the network.
+    Deadline(phase="ready", seconds=1200.0, kinds=("trainer",)),
 )
 
 

@@ -54,6 +54,7 @@ class Trainer:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         partition = Partition.load(job.partition)
         self.g: Any = DistGraph(partition.graph_name, part_config=str(partition.config))
+        report("connected")
         torch.manual_seed(self.scenario.seed)
         model = build_model(self.scenario, partition.feature_width, partition.classes)
         self.model = DistributedDataParallel(model)
