@@ -7,7 +7,7 @@ is negative: it is greedy, no bound. Seconds: links of --rate Mbit/s; sampling a
 input node as measured in real runs; trainers wait for the slowest at each minibatch.
 
 python -I tests/benchmarks/study_headroom.py [--cases tolokers] [--drifts uniform communities]
-    [--buffers 0.05 0.25] [--epochs 4] [--home DIR] [--json]
+    [--buffers 0.05 0.25] [--policies score] [--fill empty] [--epochs 4] [--home DIR] [--json]
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from rudder.scenario import Scenario
 from rudder.trace import Trace, TraceRow
 
 POLICIES = ("score", "score-published", "massivegnn")
-SCHEDULES = ("never", "always", *(f"fixed:interval={k}" for k in (2, 4, 8, 16, 32, 64)))
+SCHEDULES = {
+    "never": "random:p=0", "always": "always",
+    **{f"every {k}": f"fixed:interval={k}" for k in (2, 4, 8, 16, 32, 64)},
+}  # fmt: skip
 DRIFTS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "communities": {"seed_order": "communities", "phases": 4},
@@ -72,20 +75,18 @@ def scenario(case: traces.Case, drift: str, epochs: int | None) -> Scenario:
 
 def study(
     place: Home, case: traces.Case, trace: Trace, drift: str, buffers: Sequence[float],
-    rate: float, horizon: int,
+    policies: Sequence[str], fill: str, rate: float, horizon: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """A row per buffer and policy."""
     rows = []
     for buffer in buffers:
-        never = _run(place, trace, "static", "degree", buffer, rate)
-        for policy in POLICIES:
-            found = {"never": never}
-            for schedule in SCHEDULES[1:]:
-                found[schedule] = _run(place, trace, schedule, policy, buffer, rate)
-            oracle = _run(place, trace, f"timing-oracle:horizon={horizon}", policy, buffer, rate)
+        for policy in policies:
+            fields = {"policy": policy, "fill": fill, "buffer": buffer, "rate": rate}
+            found = {name: _run(place, trace, spec, fields) for name, spec in SCHEDULES.items()}
+            oracle = _run(place, trace, f"timing-oracle:horizon={horizon}", fields)
             row: dict[str, Any] = {
                 "case": case.label, "drift": drift, "buffer": f"{buffer:.0%}", "policy": policy,
-                "always / never": found["always"][0] / never[0],
+                "fill": fill, "always / never": found["always"][0] / found["never"][0],
             }  # fmt: skip
             for at, what in enumerate(("rows", "seconds")):
                 best = min(found, key=lambda schedule: found[schedule][at])
@@ -96,13 +97,9 @@ def study(
     return rows
 
 
-def _run(
-    place: Home, trace: Trace, controller: str, policy: str, buffer: float, rate: float,
-) -> tuple[float, float]:  # fmt: skip
+def _run(place: Home, trace: Trace, controller: str, fields: dict[str, Any]) -> tuple[float, float]:
     """Rows fetched, and modelled seconds per epoch."""
-    found = traces.replay(
-        place, trace, controller, time=stated_time, policy=policy, buffer=buffer, rate=rate
-    )
+    found = traces.replay(place, trace, controller, time=stated_time, **fields)
     return found["fetched"], found["epoch_seconds"]
 
 
@@ -110,6 +107,8 @@ def main() -> None:
     parser = traces.parser(__doc__.splitlines()[0])
     parser.add_argument("--drifts", nargs="+", choices=DRIFTS, default=list(DRIFTS))
     parser.add_argument("--buffers", nargs="+", type=float, default=[0.05, 0.25, 0.5])
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--fill", choices=("degree", "random", "empty"), default="degree")
     parser.add_argument("--epochs", type=int, help="of every trace, instead of the case's own")
     parser.add_argument("--rate", type=float, default=100.0, help="Mbit/s")
     parser.add_argument("--horizon", type=int, default=32, help="minibatches the oracle looks at")
@@ -120,7 +119,10 @@ def main() -> None:
         case = traces.CASES[name]
         for drift in args.drifts:
             trace = traces.sampled(place, scenario(case, drift, args.epochs))
-            rows += study(place, case, trace, drift, args.buffers, args.rate, args.horizon)
+            rows += study(
+                place, case, trace, drift, args.buffers, args.policies, args.fill, args.rate,
+                args.horizon,
+            )  # fmt: skip
     traces.show({"Headroom above the best constant schedule": rows}, as_json=args.json)
 
 
