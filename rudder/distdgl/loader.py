@@ -83,6 +83,7 @@ class DistNodeDataLoader:
             ``NeighborSampler``.
         trace: record this rank's minibatches into the access trace there
             (:func:`rudder.trace.start_trace` makes it); :meth:`close` completes it.
+        graph: what controllers are told of the graph's name; default: DGL's name of it.
 
     Raises:
         UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes;
@@ -119,11 +120,12 @@ class DistNodeDataLoader:
         batch_size_at: Schedule[int] = (),
         fan_out_at: Schedule[Sequence[int]] = (),
         trace: Path | None = None,
+        graph: str | None = None,
     ) -> None:
         fan_out = tuple(getattr(graph_sampler, "fanouts", ())) or (-1,)
         changes = [*dict(batch_size_at), *dict(fan_out_at)]
         asked = Scenario.make(
-            graph=getattr(g, "graph_name", None) or g._graph_name,
+            graph=graph or getattr(g, "graph_name", None) or g._graph_name,
             layers=len(fan_out), fan_out=fan_out, batch_size=batch_size,
             epochs=epochs or 1 + max(changes, default=0), policy=policy, fill=fill, buffer=buffer,
             prefetch_depth=prefetch_depth, mode=mode, seed=seed, batch_size_at=batch_size_at,

@@ -159,6 +159,7 @@ def test_a_controller_of_ones_own_travels_with_the_job(tmp_path: Path, run: Run)
         "from rudder.registries import CONTROLLERS\n\n\n"
         "class EveryOther(Controller):\n"
         "    def _decide(self, observation):\n"
+        "        assert observation.facts.graph == 'sbm:nodes=6000'\n"
         "        return Decision(replace=observation.index % 2 == 0)\n\n\n"
         'CONTROLLERS.register("every-other", EveryOther)\n'
     )
