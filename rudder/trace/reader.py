@@ -30,6 +30,9 @@ from rudder.trace.format import (
     rank_folder,
 )
 
+_DAMAGE = (OSError, ValueError, pa.ArrowException)
+"""What reading a damaged Parquet file can raise; names that are no text are a ValueError."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -209,9 +212,9 @@ def _footer(path: Path, trace_id: str) -> _Part:
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
+        facts = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    except _DAMAGE as error:
         raise _damaged(path, error) from error
-    facts = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     version = facts.get("rudder.schema_version")
     if version is None:
         raise TraceError(f"{path} is no part of a trace: it does not say which trace it is of")
@@ -222,7 +225,10 @@ def _footer(path: Path, trace_id: str) -> _Part:
         found = ", ".join(f"{field.name}: {field.type}" for field in schema)
         wanted = ", ".join(f"{field.name}: {field.type}" for field in SCHEMA)
         raise TraceError(f"{path} has the columns {found}; a trace has {wanted}")
-    return _Part(path, int(facts["rudder.first_step"]), rows)
+    first = facts.get("rudder.first_step", "")
+    if not first.isdecimal():
+        raise TraceError(f"{path} does not say with which minibatch it starts: {first!r}")
+    return _Part(path, int(first), rows)
 
 
 def _same_types(schema: pa.Schema) -> bool:
@@ -241,7 +247,7 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read(columns=columns)
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except _DAMAGE as error:
         raise _damaged(path, error) from error
 
 

@@ -341,6 +341,37 @@ def test_a_spoiled_row_is_not_read(trace: Path, spoil: Callable[[Path], None], s
         list(opened.minibatches(0))
 
 
+def contents(trace: Path) -> list[tuple[Any, ...]]:
+    return [
+        (r.epoch, r.step, r.remote_ids.tolist(), r.local, r.seeds, r.sample_s, r.stall_s)
+        for r in Trace.open(trace).minibatches(0)
+    ]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = {0: [row(k, range(OWN + k, OWN + k + 20)) for k in range(4)], 1: [row(0, [1])]}
+    return record(tmp_path_factory.mktemp("small") / "t", rows)
+
+
+@given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255), cut=st.booleans())
+@settings(max_examples=150)
+def test_no_damage_goes_unnoticed(small: Path, where: float, flip: int, cut: bool) -> None:
+    """One byte of a part is another, or the file is cut there."""
+    path = small / "rank=0" / "part-00000.parquet"
+    whole, good = path.read_bytes(), contents(small)
+    at = int(where * len(whole))
+    spoilt = whole[:at] if cut else whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :]
+    path.write_bytes(spoilt)
+    try:
+        found = contents(small)
+    except TraceError:
+        return
+    finally:
+        path.write_bytes(whole)
+    assert found == good  # a byte that says nothing about the rows
+
+
 def test_falls_between_two_minibatches_are_no_damage(trace: Path) -> None:
     other_ids([OWN + 9], [OWN], [], [OWN])(trace)
     assert [r.remote_ids.tolist() for r in Trace.open(trace).minibatches(0)][:4] == [
