@@ -320,3 +320,9 @@ def statuses(tmp_path: Path) -> Callable[[str], CheckRecord]:
 def test_a_process_of_its_own_is_tried(statuses: Callable[[str], CheckRecord]) -> None:
     assert statuses("test-honest").status == "passed"
     assert "in its own process" in statuses("test-twofaced").detail
+
+
+def test_what_runs_in_replay_only_is_built_and_no_more() -> None:
+    records = check_controller("timing-oracle")
+    assert [(r.check, r.status) for r in records[:1]] == [("builds", "passed")]
+    assert {(r.status, r.detail) for r in records[1:]} == {("skipped", "it runs in replay only")}

@@ -19,7 +19,7 @@ from rudder.errors import CapacityError, ControllerError, ReplayOnlyError, Scena
 from rudder.plugins import load_file
 from rudder.registries import CONTROLLERS, ENGINES, POLICIES
 from rudder.replay.bounds import MinBound
-from rudder.replay.clock import TimeModel
+from rudder.replay.clock import TimeModel, TrainerClock
 from rudder.replay.engine import ReplayEngine
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 from rudder.scenario import Scenario
@@ -276,26 +276,39 @@ CONTROLLERS.register("told", Told)
 @pytest.mark.parametrize("mode", ["async", "sync"])
 @pytest.mark.parametrize("policy", ["score", "score-published", "massivegnn:interval=2"])
 def test_what_is_foreseen_comes_true(
-    mode: str, policy: str, trace: Trace, replay: Replay, tmp_path: Path
+    mode: str, policy: str, make_trace: MakeTrace, replay: Replay, tmp_path: Path
 ) -> None:
+    seconds = {"sample_s": 0.001, "compute_s": 0.01}
+    trace = make_trace(accesses(), part_nodes=(NODES, NODES), seconds=seconds)
     if "told" not in CONTROLLERS:
         (tmp_path / "told.py").write_text(FORESIGHT)
         load_file(tmp_path / "told.py")
     latency_s = 0.02
     result = replay(trace, f"told:latency_s={latency_s}", policy=policy, mode=mode, rate=100.0)
     rows = {(row["rank"], row["step"]): row for row in result.minibatches.to_pylist()}
+    pulled, trained = {}, {}  # when
+    for rank in range(2):
+        clock = TrainerClock(result.scenario.prefetch_depth)
+        for step in range(40):
+            row = rows[rank, step]
+            clock.begin()
+            clock.advance(row["sample_s"] + row["wait_decision_s"] + row["fetch_s"])
+            pulled[rank, step] = clock.now
+            clock.take_over()
+            clock.train(clock.taken + row["compute_s"])
+            trained[rank, step] = clock.trained
     checked = 0
     for decision in result.decisions:
         rank, at = decision["rank"], decision["applied_at"]
-        fetched, seconds, minibatches = json.loads(decision["decision"]["explanation"])
+        fetched, took, minibatches = json.loads(decision["decision"]["explanation"])
         if at is None:  # the run ended before the answer arrived
             assert minibatches == fetched == 0
             continue
         looked_at = range(at, min(at + 6, 40))
         assert minibatches == len(looked_at)
         assert fetched == sum(rows[rank, step]["fetched"] for step in looked_at)
-        # Training of the minibatches from then on is a part of these seconds.
-        assert seconds > sum(rows[rank, step]["compute_s"] for step in looked_at)
+        asked = pulled[rank, decision["asked_at"] - 1]
+        assert took == pytest.approx(trained[rank, looked_at[-1]] - asked)
         checked += 1
     assert checked > 10
 
