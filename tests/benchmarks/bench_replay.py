@@ -140,7 +140,8 @@ def long_traces(place: Home, lengths: list[int], ids: int, run: str) -> list[dic
         row = {
             "minibatches": minibatches, "ids each": ids, "replayed": run,
             "writing, s": written, "trace, MB": size / 1e6, "replay, s": took,
-            "of it processor, s": used, "processor, ms per minibatch": 1e3 * used / minibatches, "peak memory, MiB": peak,
+            "of it processor, s": used, "processor, ms per minibatch": 1e3 * used / minibatches,
+            "peak memory, MiB": peak,
         }  # fmt: skip
         print(row, file=sys.stderr, flush=True)
         rows.append(row)
