@@ -16,7 +16,7 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 
 Progress = Callable[[str, float], None]
-"""Called with a phase ("partition", "start", "train", "test", "replay") and its share done, 0..1."""
+"""Called with a phase ("partition", "start", "train", "test", "replay"), its share done 0..1."""
 
 
 @dataclass(frozen=True)
