@@ -192,14 +192,15 @@ class RankFacts:
         write_json(folder / RANK_FILE, {"trace_id": trace_id, **asdict(self)})
 
     @classmethod
-    def load(cls, folder: Path, trace_id: str) -> RankFacts:
+    def load(cls, folder: Path, trace_id: str, rank: int) -> RankFacts:
         """Read the facts in a rank's directory.
 
         Raises:
-            TraceError: missing, damaged, of another trace or another schema version.
+            TraceError: missing, damaged, of another trace, rank or schema version.
         """
         values = read_json(folder / RANK_FILE)
         check_origin(folder / RANK_FILE, values.pop("trace_id", None), trace_id)
+        check_rank(folder / RANK_FILE, values.get("rank"), rank)
         try:
             return cls(**{**values, "minibatches": tuple(values["minibatches"])})
         except (KeyError, TypeError) as error:
@@ -237,6 +238,12 @@ def check_origin(path: Path, found: str | None, trace_id: str) -> None:
             f"{path} belongs to the trace {found!r}, the manifest beside it to {trace_id!r}; put "
             "the files of one recording together"
         )
+
+
+def check_rank(path: Path, found: int | str | None, rank: int) -> None:
+    """Raises TraceError: the file says that it is another rank's; it need not say whose it is."""
+    if found is not None and str(found) != str(rank):
+        raise TraceError(f"{path} is of rank {found}; files of two ranks were mixed up")
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ from rudder.trace.format import (
     RankFacts,
     TraceRow,
     check_origin,
+    check_rank,
     degree_path,
     halo_path,
     part_file,
@@ -80,7 +81,7 @@ class Trace:
             raise MissingPathError(f"no trace at {folder}: there is no such directory")
         manifest = Manifest.load(folder)
         facts = tuple(
-            RankFacts.load(rank_folder(folder, rank), manifest.trace_id)
+            RankFacts.load(rank_folder(folder, rank), manifest.trace_id, rank)
             for rank in range(manifest.ranks)
         )
         parts = tuple(
@@ -193,7 +194,7 @@ def _parts_of(folder: Path, manifest: Manifest, facts: RankFacts) -> tuple[_Part
                 f"{folder} lacks {part_file(number)}, but has {names[-1]}: a part is missing in "
                 "the middle; copy it anew or record it again"
             )
-        part = _footer(path, manifest.trace_id)
+        part = _footer(path, manifest.trace_id, facts.rank)
         if part.first != step:
             raise TraceError(
                 f"{path} starts at minibatch {part.first} where {step} was due: parts were swapped"
@@ -208,7 +209,7 @@ def _parts_of(folder: Path, manifest: Manifest, facts: RankFacts) -> tuple[_Part
     return tuple(parts)
 
 
-def _footer(path: Path, trace_id: str) -> _Part:
+def _footer(path: Path, trace_id: str, rank: int) -> _Part:
     try:
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
@@ -221,6 +222,7 @@ def _footer(path: Path, trace_id: str) -> _Part:
     if version != str(SCHEMA_VERSION):
         raise TraceError(f"{path} has schema version {version}, this Rudder reads {SCHEMA_VERSION}")
     check_origin(path, facts.get("rudder.trace"), trace_id)
+    check_rank(path, facts.get("rudder.rank"), rank)
     if not _same_types(schema):
         found = ", ".join(f"{field.name}: {field.type}" for field in schema)
         wanted = ", ".join(f"{field.name}: {field.type}" for field in SCHEMA)

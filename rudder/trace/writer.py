@@ -151,6 +151,7 @@ class TraceWriter:
         facts = {
             "rudder.trace": self._trace_id,
             "rudder.schema_version": str(SCHEMA_VERSION),
+            "rudder.rank": str(self.facts.rank),
             "rudder.first_step": str(rows[0].step),
         }
         table = pa.table(columns, schema=SCHEMA.with_metadata(facts))

@@ -246,6 +246,16 @@ def a_rank_of_another_trace(trace: Path) -> None:
     edit(trace / "rank=0" / "rank.json", trace_id="far")
 
 
+def another_ranks_part(trace: Path) -> None:
+    part = (trace / "rank=1" / "part-00000.parquet").read_bytes()
+    (trace / "rank=0" / "part-00000.parquet").write_bytes(part)
+
+
+def another_ranks_facts(trace: Path) -> None:
+    facts = (trace / "rank=1" / "rank.json").read_bytes()
+    (trace / "rank=0" / "rank.json").write_bytes(facts)
+
+
 def rewrite(
     trace: Path, change: Callable[[pa.Table], pa.Table], facts: dict[str, str] | None = None
 ) -> None:
@@ -306,6 +316,8 @@ ON_OPENING: list[tuple[Callable[[Path], None], str]] = [
     (swap_the_parts, r"starts at minibatch 4 where 0 was due"),
     (a_part_of_another_trace, r"belongs to the trace 'far'"),
     (a_rank_of_another_trace, r"belongs to the trace 'far'"),
+    (another_ranks_part, r"part-00000.parquet is of rank 1; files of two ranks"),
+    (another_ranks_facts, r"rank=0/rank.json is of rank 1; files of two ranks"),
     (other_types, r"local: int64.*a trace has"),
     (a_column_less, r"has the columns"),
     (a_foreign_parquet_file, r"no part of a trace"),
