@@ -17,7 +17,7 @@ from rudder.result import RunResult
 from rudder.running import new_run_id
 from rudder.spec import Spec
 from rudder.timing.calibrate import calibrate
-from rudder.timing.machine import Machine
+from rudder.timing.machine import BURST_BYTES, Machine
 from rudder.timing.scale import Shape, Target, estimate
 from rudder.timing.traffic import Traffic
 from rudder.trace import Trace
@@ -41,6 +41,10 @@ def calibrate_time(
             show_default=False,
         ),
     ] = None,
+    burst: Annotated[
+        float,
+        typer.Option(min=0, help="bytes that pass an idle link at once; default: emulated hosts'"),
+    ] = BURST_BYTES,
     home: HomeDir = None,
     as_json: AsJson = False,
     verbose: Verbose = 0,
@@ -52,7 +56,9 @@ def calibrate_time(
     --batch-size-at 7=200 --rate-at 5=100
     """
     found = find_trace(trace, Home.resolve(home))
-    machine = calibrate(RunResult.load(run), Traffic.of(Trace.open(found)), cores=cores)
+    machine = calibrate(
+        RunResult.load(run), Traffic.of(Trace.open(found)), cores=cores, burst_bytes=burst
+    )
     machine.save(out)
     parameters = {name: value for name, value in vars(machine).items() if name != "source"}
     emit({"run": machine.source["run_id"], **parameters}, as_json=as_json)

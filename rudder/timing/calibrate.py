@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rudder.errors import CalibrationError
 from rudder.result import RunResult
-from rudder.timing.machine import Machine
+from rudder.timing.machine import BURST_BYTES, Machine
 from rudder.timing.phases import Load, cpu_seconds, link_seconds, pull_seconds, tokens
 from rudder.timing.rounds import EpochRows, epochs_of, row_bytes_of
 from rudder.timing.traffic import Traffic
@@ -23,7 +23,13 @@ _ALIKE = 0.2
 """Minibatches whose sizes vary less (standard deviation / mean) tell no fixed from a unit cost."""
 
 
-def calibrate(run: RunResult, traffic: Traffic, *, cores: float | None = None) -> Machine:
+def calibrate(
+    run: RunResult,
+    traffic: Traffic,
+    *,
+    cores: float | None = None,
+    burst_bytes: float = BURST_BYTES,
+) -> Machine:
     """Fit a :class:`Machine` to a real run without buffer at depth 0, whose rate changes.
 
     Unshaped epochs give the seconds of the CPUs; shaped ones, less these, those of the link. Epoch
@@ -37,6 +43,7 @@ def calibrate(run: RunResult, traffic: Traffic, *, cores: float | None = None) -
             --batch-size-at 3=50 --batch-size-at 7=200 --rate-at 5=100``.
         traffic: of the same graph and partition.
         cores: that all hosts share; None = of this machine; 0 = every trainer has its own.
+        burst_bytes: that pass an idle link at once; those of emulated hosts, unless given.
 
     Raises:
         CalibrationError: a run at another depth, without an unshaped or without a shaped epoch, or
@@ -63,7 +70,7 @@ def calibrate(run: RunResult, traffic: Traffic, *, cores: float | None = None) -
     row_bytes = row_bytes_of(run)
     stretch = max(1.0, ranks / cores) if cores else 1.0
     cpu, assumed = _fit_cpu(free, row_bytes, stretch)
-    machine = Machine(cores=cores, **cpu)
+    machine = Machine(cores=cores, **cpu, burst_bytes=burst_bytes)
     contention = traffic.contention()
     loads = [r.load(row_bytes, scenario.rate_of(r.epoch), contention) for r in shaped]
     link = _fit_link(machine, shaped, loads, stretch)
@@ -75,6 +82,7 @@ def calibrate(run: RunResult, traffic: Traffic, *, cores: float | None = None) -
         **cpu,
         **link,
         sampling_row_bytes=sampling / remote if remote else 0.0,
+        burst_bytes=burst_bytes,
         model_bytes=gradients * ranks / (2 * (ranks - 1)) if ranks > 1 else 0.0,
         source={
             "run_id": run.summary["run_id"],

@@ -19,10 +19,12 @@ from rudder.trace import Trace
 
 ASSUMPTIONS = (
     "an ESTIMATE: no run of this size was made",
-    "same graph, fan-out and batch size: input nodes per minibatch stay as at the most parts",
-    "the local share of input nodes falls as a power of the parts (1/parts with random parts)",
-    "the fetched share of remote nodes, the halo's size and the balance of links go on as straight "
-    "lines over log2(parts), within their limits (shares in 0..1, balance at least 1)",
+    "same graph, fan-out and batch size",
+    "input nodes of a minibatch, their local share and the buffer's hit rate go on as powers of "
+    "the parts (a local share of 1/parts with random parts)",
+    "the halo's size and the balance of links go on as straight lines over log2(parts), balance at "
+    "least 1",
+    "hit rates of replays as long as the traces: give each about the same minibatches per trainer",
     "the buffer stays the same share of the halo, and each host's trainers share its link",
     "every trainer has cores of its own, as fast as those that were calibrated, and the buckets of "
     "the links hold no burst",
@@ -30,6 +32,8 @@ ASSUMPTIONS = (
     "gradients go round one ring over all trainers, each message with the latency given",
     "the controller's answers take no time from training",
 )
+_LEAST = 1e-9
+"""What a share of 0 is taken for where its logarithm is fitted."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Shape:
 
     Attributes:
         parts: hosts, of one trainer each.
+        minibatches: of a trainer in the trace.
         nodes: input nodes of a minibatch.
         local_share: of these, those that the own part holds.
         fetched_share: of the remote ones, those that were fetched beside the buffer.
@@ -46,7 +51,8 @@ class Shape:
             its own.
     """
 
-    parts: float
+    parts: int
+    minibatches: int
     nodes: float
     local_share: float
     fetched_share: float
@@ -83,6 +89,7 @@ class Shape:
         busiest = float((rows * traffic.contention()).max())
         return cls(
             parts=manifest.parts,
+            minibatches=trace.common_length,
             nodes=float(local + remote),
             local_share=float(local / (local + remote)),
             fetched_share=fetched_share,
@@ -139,12 +146,15 @@ def extrapolate(shapes: Sequence[Shape], parts: int) -> Shape:
         slope, start = np.polyfit(x, [value(shape) for shape in shapes], 1)
         return float(slope * at + start)
 
-    local = 2.0 ** line(lambda shape: math.log2(max(shape.local_share, 1e-12)))
+    def power(value: Callable[[Shape], float]) -> float:
+        return float(2.0 ** line(lambda shape: math.log2(max(value(shape), _LEAST))))
+
     return Shape(
         parts=parts,
-        nodes=max(shapes, key=lambda shape: shape.parts).nodes,
-        local_share=min(local, 1.0),
-        fetched_share=min(max(line(lambda shape: shape.fetched_share), 0.0), 1.0),
+        minibatches=max(shapes, key=lambda shape: shape.parts).minibatches,
+        nodes=power(lambda shape: shape.nodes),
+        local_share=min(power(lambda shape: shape.local_share), 1.0),
+        fetched_share=max(1 - power(lambda shape: 1 - shape.fetched_share), 0.0),
         halo_share=max(line(lambda shape: shape.halo_share), 0.0),
         balance=max(line(lambda shape: shape.balance), 1.0),
     )
@@ -208,17 +218,17 @@ def _check(machine: Machine, ordered: Sequence[Shape], target: Target) -> Mappin
     *fewer, most = ordered
     if len({shape.parts for shape in fewer}) < 2:
         return None
-    predicted = extrapolate(fewer, int(most.parts))
-    there = Target(**{**asdict(target), "hosts": int(most.parts)})
+    predicted = extrapolate(fewer, most.parts)
+    there = replace(target, hosts=most.parts)
     seconds = [seconds_at(machine, s, there)["minibatch_seconds"] for s in (predicted, most)]
     errors = {
         name: value / asdict(most)[name] - 1 if asdict(most)[name] else None
         for name, value in asdict(predicted).items()
-        if name != "parts"
+        if name not in ("parts", "minibatches")
     }
     return {
-        "parts": int(most.parts),
-        "from_parts": [int(shape.parts) for shape in fewer],
+        "parts": most.parts,
+        "from_parts": [shape.parts for shape in fewer],
         "minibatch_seconds_predicted": seconds[0],
         "minibatch_seconds_from_measured": seconds[1],
         "error": {**errors, "minibatch_seconds": seconds[0] / seconds[1] - 1},

@@ -61,18 +61,23 @@ class Others:
 
     def __init__(self) -> None:
         self.watching = False
-        self._shares: list[float] = []
+        self._used: list[tuple[float, float]] = []  # cores: by others, by this tree
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def left(self) -> float:
-        """End it: cores that were left, on average; at least a quarter of them."""
+        """End it: cores that were left, on average over the time in which this tree worked.
+
+        At least half of them: a waiting run lets others have all, but gets about that much back
+        from the scheduler when its trainers, more than there are cores, go on.
+        """
         self._stop.set()
         self._thread.join()
         cores = float(len(os.sched_getaffinity(0)))
-        used = sum(self._shares) / len(self._shares) if self._shares else 0.0
-        return max(cores - used, cores / 4)
+        own = sum(mine for _, mine in self._used)
+        used = sum(others * mine for others, mine in self._used) / own if own else 0.0
+        return max(cores - used, cores / 2)
 
     def _work(self) -> None:
         period, ticks = 0.5, os.sysconf("SC_CLK_TCK")
@@ -81,7 +86,8 @@ class Others:
             now_all, now = _busy(), _tree()
             own = sum(used - before.get(pid, used) for pid, used in now.items())
             if self.watching:
-                self._shares.append(max(0.0, now_all - before_all - own) / ticks / period)
+                others = max(0, now_all - before_all - own)
+                self._used.append((others / ticks / period, own / ticks / period))
             before_all, before = now_all, now
 
 
