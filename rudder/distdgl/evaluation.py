@@ -12,7 +12,8 @@ from dgl.distributed import DistGraph
 
 from rudder.distdgl.models import metric_of, score_counts
 from rudder.distdgl.rpc_lock import RPC_LOCK
-from rudder.distdgl.wire import ID_BYTES, rpc_payload
+from rudder.distdgl.wire import rpc_payload
+from rudder.result import ID_BYTES
 
 
 class Evaluator:

@@ -14,10 +14,10 @@ import torch
 
 from rudder.buffer import PersistentBuffer, fill_ids, frequent_ids, resolve_capacity, warm
 from rudder.decision import Decision
-from rudder.distdgl.wire import ID_BYTES
 from rudder.errors import BufferContentError, TransportError
 from rudder.partition import DEGREE_FILE
 from rudder.policies.base import Ids, Policy
+from rudder.result import ID_BYTES
 from rudder.scenario import Fill
 
 

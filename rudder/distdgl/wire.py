@@ -13,8 +13,6 @@ from typing import Any
 
 import dgl.distributed.rpc as rpc
 
-ID_BYTES = 8
-
 
 class RpcPayload:
     """Bytes of the request and response payloads of this process since it was installed."""
