@@ -41,7 +41,7 @@ RUNS = {
 }
 NODES = 1_000_000
 BUFFER = 50_000
-POOL = 512
+POOL = 256
 """Distinct minibatches of a synthetic trace; they come in random order."""
 
 
