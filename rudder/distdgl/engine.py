@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from rudder import errors
 from rudder.buffer import resolve_capacity
+from rudder.cluster.hosts import check_rate
 from rudder.cluster.local import LocalCluster
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
@@ -74,6 +75,8 @@ class DistDGLEngine(Engine):
         check_for_training(controller, build_controller(controller).tags)
         DATASETS.check(scenario.graph)
         PARTITIONERS.check(scenario.partition_method)
+        for rate in (scenario.rate, *(later for _, later in scenario.rate_at)):
+            check_rate(rate)
         return scenario, controller
 
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:

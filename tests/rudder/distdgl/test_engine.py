@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rudder.errors import CapacityError, PolicyError, SpecError, UnknownNameError
+from rudder.errors import CapacityError, PolicyError, SpecError, UnknownNameError, UsageError
 from rudder.plugins import load_file
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 
@@ -143,6 +143,8 @@ def test_a_run_can_be_loaded_from_its_directory(always: RunResult) -> None:
         ("always", {"graph": "debain"}, UnknownNameError, "did you mean 'debian'"),
         ("always", {"partition_method": "meits"}, UnknownNameError, "did you mean 'metis'"),
         ("always", {"buffer": 6001}, CapacityError, "6001"),
+        ("always", {"rate": 0.01}, UsageError, "0.01 Mbit/s"),
+        ("always", {"rate_at": ((1, 0.01),)}, UsageError, "0.01 Mbit/s"),
     ],
 )
 def test_wrong_input_is_told_before_anything_starts(
