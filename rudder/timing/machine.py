@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rudder.errors import CalibrationError
+from rudder.errors import CalibrationError, MissingPathError
 
 SCHEMA_VERSION = 1
 BURST_BYTES = 256 * 1024
@@ -90,8 +90,11 @@ class Machine:
         """Read what :meth:`save` wrote.
 
         Raises:
-            CalibrationError: missing, damaged, of another schema version, or out of range.
+            MissingPathError: there is no such file.
+            CalibrationError: damaged, of another schema version, or out of range.
         """
+        if not path.is_file():
+            raise MissingPathError(f"no calibration at {path}; 'rudder calibrate-time' makes one")
         try:
             values = json.loads(path.read_text())
             version = values["schema_version"]

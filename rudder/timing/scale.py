@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rudder.errors import CalibrationError
+from rudder.errors import UsageError
 from rudder.timing.machine import Machine
 from rudder.timing.phases import Load, Phases, phases
 from rudder.timing.recurrence import run_epoch
@@ -67,11 +67,11 @@ class Shape:
             fetched_share: from a replay of it.
 
         Raises:
-            CalibrationError: several trainers per part.
+            UsageError: several trainers per part.
         """
         manifest = trace.manifest
         if manifest.scenario.trainers != 1:
-            raise CalibrationError(
+            raise UsageError(
                 f"{trace.folder} has {manifest.scenario.trainers} trainers per part; an estimate "
                 "starts from traces with one (it adds the others itself)"
             )
@@ -135,10 +135,10 @@ def extrapolate(shapes: Sequence[Shape], parts: int) -> Shape:
     """What a trace at ``parts`` parts would say, from at least two others.
 
     Raises:
-        CalibrationError: fewer than two different numbers of parts.
+        UsageError: fewer than two different numbers of parts.
     """
     if len({shape.parts for shape in shapes}) < 2:
-        raise CalibrationError("an estimate needs traces at two or more different numbers of parts")
+        raise UsageError("an estimate needs traces at two or more different numbers of parts")
     x = np.log2([shape.parts for shape in shapes])
     at = math.log2(parts)
 
@@ -198,7 +198,7 @@ def estimate(machine: Machine, shapes: Sequence[Shape], target: Target) -> dict[
     hosts of ``target``'s kind, against what follows from the measured shape; None with two shapes.
 
     Raises:
-        CalibrationError: as :func:`extrapolate`.
+        UsageError: as :func:`extrapolate`.
     """
     shape = extrapolate(shapes, target.hosts)
     ordered = sorted(shapes, key=lambda s: s.parts)

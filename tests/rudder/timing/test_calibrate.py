@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rudder.errors import CalibrationError
+from rudder.errors import CalibrationError, MissingPathError
 from rudder.result import RunResult
 from rudder.timing import Machine, Traffic, calibrate, predict
 
@@ -118,7 +118,7 @@ def test_damaged_files_are_refused(
 
 
 def test_missing_and_impossible_calibrations(fitted: Machine, tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="no calibration"):
+    with pytest.raises(MissingPathError, match="no calibration at"):
         Machine.load(tmp_path / "none.json")
     for change in ({"efficiency": 1.5}, {"train_fixed_s": -1.0}, {"cores": float("nan")}):
         with pytest.raises(CalibrationError, match="out of range"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rudder.cli.app import main
-from rudder.errors import CalibrationError
+from rudder.errors import UsageError
 from rudder.scenario import Scenario
 from rudder.timing import Machine
 from rudder.timing.scale import ASSUMPTIONS, Shape, Target, estimate, extrapolate, seconds_at
@@ -45,7 +45,7 @@ def test_hit_rates_fall_as_a_power() -> None:
 
 
 def test_one_number_of_parts_is_not_enough() -> None:
-    with pytest.raises(CalibrationError, match="two or more different numbers of parts"):
+    with pytest.raises(UsageError, match="two or more different numbers of parts"):
         extrapolate([random_parts(4), random_parts(4)], 8)
 
 
@@ -126,7 +126,7 @@ def test_several_trainers_per_part_are_refused(
 ) -> None:
     trace = make_trace(tmp_path / "2.trace", 2, trainers=2)
     machine.save(tmp_path / "c.json")
-    assert main(["estimate", str(trace), "--time", str(tmp_path / "c.json")]) == 1
+    assert main(["estimate", str(trace), "--time", str(tmp_path / "c.json")]) == 2
     assert "2 trainers per part" in capsys.readouterr().err
 
 
