@@ -16,7 +16,7 @@ from rudder.replay.engine import ReplayEngine
 from rudder.result import RunResult
 from rudder.running import new_run_id
 from rudder.spec import Spec
-from rudder.timing.calibrate import calibrate
+from rudder.timing.fitting import calibrate
 from rudder.timing.machine import BURST_BYTES, Machine
 from rudder.timing.scale import Shape, Target, estimate
 from rudder.timing.traffic import Traffic

@@ -10,6 +10,10 @@ Other work on the machine takes CPU time from a run. So the cores that were left
 measured (those of the machine less what processes of others used while it trained) and given to the
 model; ``quiet`` beside it is the prediction as if all cores had been free. On a quiet machine both
 are the same.
+
+Runs that were made before can be predicted from a calibration that was made before:
+
+    python -I tests/benchmarks/validate_time.py --calibration FILE --runs DIRECTORY_OF_RUNS …
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import argparse
 import json
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +35,7 @@ from rudder.result import RunResult
 from rudder.running import run_tracked
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.timing import Traffic, calibrate, predict
+from rudder.timing import Machine, Traffic, calibrate, predict
 from rudder.trace import Trace
 from rudder.trace.sampling import record_sampled
 
@@ -140,7 +145,12 @@ def traffic_of(scenario: Scenario, home: Home, folder: Path) -> Traffic:
         home.partitions, _silent,
     )  # fmt: skip
     if not folder.exists():
-        record_sampled(scenario.change(epochs=1), partition, folder, _silent)
+        record_sampled(
+            scenario.change(epochs=1, rate_at={}, batch_size_at={}, fan_out_at={}),
+            partition,
+            folder,
+            _silent,
+        )
     return Traffic.of(Trace.open(folder))
 
 
@@ -148,7 +158,7 @@ def _silent(phase: str, share: float) -> None:
     """No progress."""
 
 
-def compare(case: Measured, traffic: Traffic, machine: Any) -> dict[str, Any]:
+def compare(case: Measured, traffic: Traffic, machine: Machine) -> dict[str, Any]:
     """One row of the table."""
     run, scenario = case.run, case.run.scenario
     seconds = run.summary["epoch_seconds"]
@@ -171,29 +181,21 @@ def compare(case: Measured, traffic: Traffic, machine: Any) -> dict[str, Any]:
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--deps", type=Path, required=True, help="graph of the second kind, .npz")
+    parser.add_argument("--deps", type=Path, help="the second graph, .npz; needed for new runs")
+    parser.add_argument("--calibration", type=Path, help="take this one; make no run for it")
+    parser.add_argument("--runs", type=Path, nargs="+", help="predict these; make no runs")
     parser.add_argument("--home", type=Path, help="data directory")
     parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is left out")
     parser.add_argument("--out", type=Path, help="write the calibration there")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     home = Home.resolve(given.home)
-    graphs = {"debian": "debian", "deps": f"custom:npz={given.deps.resolve()}"}
-    traffic = {
-        name: traffic_of(Scenario.make(graph=graph), home, home.traces / f"validate-{name}.trace")
-        for name, graph in graphs.items()
-    }
-    calibrating = measure(Scenario.make(**CALIBRATION), "none", home)
-    machine = calibrate(calibrating.run, traffic["debian"], cores=calibrating.cores)
-    if given.out:
-        machine.save(given.out)
-    say(f"calibrated from {machine.source['run_id']}, {calibrating.cores:.2f} cores left to it")
-    quiet = replace(machine, cores=float(len(os.sched_getaffinity(0))))
-    table = []
-    for graph, controller, rate, fields in CASES:
-        scenario = Scenario.make(graph=graphs[graph], rate=rate, epochs=given.epochs, **fields)
-        table.append(compare(measure(scenario, controller, home), traffic[graph], quiet))
-        say(json.dumps(table[-1]))
+    if given.runs and not given.calibration:
+        parser.error("--runs needs --calibration")
+    if not given.runs and not given.deps:
+        parser.error("new runs need --deps")
+    machine = Machine.load(given.calibration) if given.calibration else None
+    table = made_before(given.runs, machine, home) if given.runs else new_runs(given, machine, home)
     errors = [abs(row["error"]) for row in table]
     if given.json:
         emit({"runs": table, "worst_error": max(errors)}, as_json=True)
@@ -201,6 +203,48 @@ def main() -> None:
         emit(table, as_json=False, title="measured and modelled seconds of an epoch")
     within = sum(error <= TARGET for error in errors)
     say(f"{within} of {len(table)} within {TARGET:.0%}; worst {max(errors):.1%}")
+
+
+def made_before(folders: Sequence[Path], machine: Machine, home: Home) -> list[dict[str, Any]]:
+    """Predictions of all runs under some folders, but the calibrating one."""
+    known: dict[str, Traffic] = {}
+    table = []
+    for path in sorted(path for folder in folders for path in folder.rglob("run.json")):
+        run = RunResult.load(path.parent)
+        scenario = run.scenario
+        own = machine.source["run_id"] == run.summary["run_id"]
+        if own or run.summary["epoch_seconds"] is None or scenario.epochs < 2:
+            continue
+        name = f"{Spec.parse(scenario.graph).name}-{scenario.parts}-{scenario.batch_size}"
+        if name not in known:
+            place = home.traces / f"validate-{name}.trace"
+            known[name] = traffic_of(scenario, home, place)
+        table.append(compare(Measured(run, machine.cores), known[name], machine))
+    return table
+
+
+def new_runs(
+    given: argparse.Namespace, machine: Machine | None, home: Home
+) -> list[dict[str, Any]]:
+    """Makes and predicts the runs of :data:`CASES`."""
+    graphs = {"debian": "debian", "deps": f"custom:npz={given.deps.resolve()}"}
+    traffic = {
+        name: traffic_of(Scenario.make(graph=graph), home, home.traces / f"validate-{name}.trace")
+        for name, graph in graphs.items()
+    }
+    if machine is None:
+        calibrating = measure(Scenario.make(**CALIBRATION), "none", home)
+        machine = calibrate(calibrating.run, traffic["debian"], cores=calibrating.cores)
+        machine = replace(machine, cores=float(len(os.sched_getaffinity(0))))
+        if given.out:
+            machine.save(given.out)
+        say(f"calibrated from {machine.source['run_id']}, {calibrating.cores:.2f} cores left to it")
+    table = []
+    for graph, controller, rate, fields in CASES:
+        scenario = Scenario.make(graph=graphs[graph], rate=rate, epochs=given.epochs, **fields)
+        table.append(compare(measure(scenario, controller, home), traffic[graph], machine))
+        say(json.dumps(table[-1]))
+    return table
 
 
 if __name__ == "__main__":
