@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rudder.buffer import fill_ids, resolve_capacity
+from rudder.buffer import fill_ids, frequent_ids, resolve_capacity
 from rudder.errors import BufferUseError, CapacityError
 
 DEGREE = np.array([9, 1, 5, 5, 7, 5, 2, 8], np.int32)
@@ -54,6 +54,22 @@ def test_degree_equals_a_full_sort(degrees: list[int], capacity: int) -> None:
     found = fill_ids("degree", capacity, halo, np.array(degrees, np.int32))
     wanted = sorted(range(len(degrees)), key=lambda n: (-degrees[n], n))[:capacity]
     assert found.tolist() == wanted
+
+
+def test_frequent_takes_what_most_minibatches_need_and_then_the_others() -> None:
+    samples = [np.array(ids) for ids in ([2, 7], [2, 5, 9], [5, 9], [2, 9])]
+    # 2 and 9: three minibatches, 5: two, 7: one; then degree's order, without those.
+    others = np.array([9, 4, 8, 2])
+    for capacity, wanted in (
+        (0, []),
+        (1, [2]),
+        (3, [2, 9, 5]),
+        (5, [2, 9, 5, 7, 4]),
+        (9, [2, 9, 5, 7, 4, 8]),
+    ):
+        assert frequent_ids(samples, capacity, others).tolist() == wanted
+    assert frequent_ids([], 2, others).tolist() == [9, 4]
+    assert frequent_ids(samples, 3, others).dtype == np.int64
 
 
 def test_unknown_fill_is_refused() -> None:

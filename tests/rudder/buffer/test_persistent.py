@@ -184,13 +184,16 @@ def test_nothing_is_compiled_after_warm() -> None:
         if hasattr(kernel, "signatures") and not name.startswith("_")  # those are inlined
     }
     assert all(before.values()), [name for name, found in before.items() if not found]
-    for spec in ("score", "score-published", "massivegnn", "degree"):
-        for width in (0, 5):
+    specs = ("score", "score-published", "massivegnn", "degree", "lru", "lfu-decay", "lookahead")
+    for spec in specs:
+        for width in (0, 5, 6):  # rows of 20 and 24 bytes: only the latter are whole words
             buffer = make(8, width, spec)
             buffer.fill(np.arange(4), rows(np.arange(4), width) if width else None)
             for step in range(4):
                 ids = np.arange(step, step + 2000)
+                buffer.announce(ids)
                 plan = buffer.plan(ids, REPLACE)
+                buffer.withdraw()
                 pulled = rows(plan.pull, width)
                 pulled.flags.writeable = False
                 out = torch.zeros((len(ids), width)).numpy()
