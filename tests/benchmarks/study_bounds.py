@@ -4,7 +4,7 @@ Communication = rows fetched beside a buffer / remote rows sampled (what no buff
 start with the nodes of highest degree in the buffer, whose rows are not counted. The last columns
 start from an empty buffer, so that whatever it takes to fill it is counted.
 
-python -I tests/benchmarks/study_bounds.py [--cases wordnet debian] [--window 8] [--home DIR] [--json]
+python -I tests/benchmarks/study_bounds.py [--cases wordnet] [--window 8] [--home DIR] [--json]
 """
 
 from __future__ import annotations
