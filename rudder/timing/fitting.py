@@ -72,7 +72,7 @@ def calibrate(
     cpu, assumed = _fit_cpu(free, row_bytes, stretch)
     machine = Machine(cores=cores, **cpu, burst_bytes=burst_bytes)
     contention = traffic.contention()
-    loads = [r.load(row_bytes, scenario.rate_of(r.epoch), contention) for r in shaped]
+    loads = [r.load(row_bytes, scenario.rate_of(r.epoch), contention, 0) for r in shaped]
     link = _fit_link(machine, shaped, loads, stretch)
     remote = sum(float(rows["remote_sampled"].sum()) for rows in epochs)
     sampling = sum(float(rows["bytes_sampling"].sum()) for rows in epochs)

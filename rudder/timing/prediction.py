@@ -47,6 +47,7 @@ def predict(machine: Machine, run: RunResult, traffic: Traffic) -> Prediction:
         CalibrationError: other ranks than ``traffic``, or ranks with unequal minibatches.
     """
     scenario, row_bytes, contention = run.scenario, row_bytes_of(run), traffic.contention()
+    depth = scenario.prefetch_depth
     seconds, stalled = [], 0.0
     for rows in epochs_of(run):
         ranks = len(rows.nodes)
@@ -55,10 +56,8 @@ def predict(machine: Machine, run: RunResult, traffic: Traffic) -> Prediction:
                 f"{run.run_dir} has {ranks} ranks, the trace {len(contention)}: take one of the "
                 "same partition"
             )
-        load = rows.load(row_bytes, scenario.rate_of(rows.epoch), contention)
-        found = run_epoch(
-            phases(machine, load, ranks, scenario.prefetch_depth), scenario.prefetch_depth
-        )
+        load = rows.load(row_bytes, scenario.rate_of(rows.epoch), contention, depth)
+        found = run_epoch(phases(machine, load, ranks, depth), depth)
         seconds.append(found.seconds)
         stalled += float(found.stall_s.sum())
     return Prediction(tuple(seconds), stalled)

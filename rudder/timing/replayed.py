@@ -36,7 +36,13 @@ class CalibratedTime(TimeModel):
         self._row_bytes = float(trace.manifest.feature_bytes)
         self._ranks = trace.manifest.ranks
         self._gradients = gradient_bytes
-        self._contention = Traffic.of(trace).contention()
+        traffic = Traffic.of(trace)
+        self._contention = traffic.contention()
+        # Bytes of sampling per remote node: with depth, those of the mean rank count for all.
+        rows = traffic.rows.sum(axis=1)
+        own = rows if scenario.prefetch_depth == 0 else np.full_like(rows, rows.mean())
+        even = np.divide(own, rows, out=np.ones_like(rows), where=rows > 0)
+        self._sampling_row_bytes = even * machine.sampling_row_bytes
 
     def sample_s(self, rank: int, traced: TraceRow) -> float:
         return self._phases(rank, traced, 0)[0]
@@ -52,7 +58,7 @@ class CalibratedTime(TimeModel):
         load = Load(
             nodes=_number(traced.local + remote),
             fetched=_number(fetched),
-            sampling_bytes=_number(remote * self._machine.sampling_row_bytes),
+            sampling_bytes=_number(remote * self._sampling_row_bytes[rank]),
             gradient_bytes=_number(self._gradients),
             row_bytes=self._row_bytes,
             rate=_number(self._scenario.rate_of(traced.epoch)),

@@ -31,10 +31,17 @@ class EpochRows:
         """Input nodes."""
         return self["local"] + self["remote_sampled"]
 
-    def load(self, row_bytes: float, rate: float, contention: Floats) -> Load:
-        """What these minibatches ask for; ``contention`` is ``[ranks]``."""
+    def load(self, row_bytes: float, rate: float, contention: Floats, depth: int) -> Load:
+        """What these minibatches ask for; ``contention`` is ``[ranks]``.
+
+        With ``depth`` sampling waits for the rows of whoever pulls, all ranks alike: it counts with
+        the mean bytes of the ranks.
+        """
+        sampling = self["bytes_sampling"]
+        if depth:
+            sampling = np.broadcast_to(sampling.mean(axis=0), sampling.shape)
         return Load(
-            self.nodes, self["fetched"], self["bytes_sampling"], self["bytes_gradients"],
+            self.nodes, self["fetched"], sampling, self["bytes_gradients"],
             row_bytes, np.asarray(rate, dtype=np.float64), contention[:, None],
         )  # fmt: skip
 

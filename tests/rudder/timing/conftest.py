@@ -57,8 +57,11 @@ def make_run(machine: Machine, tmp_path: Path) -> MakeRun:
         for epoch, (rate, size) in enumerate(zip(rates, batch, strict=True)):
             counts = rng.integers(90, 110, (2, 2, 20)) * size
             local, remote = counts
+            sampling = remote * 30.0
+            if scenario.prefetch_depth:
+                sampling = np.broadcast_to(sampling.mean(axis=0), sampling.shape)
             load = Load(
-                counts.sum(axis=0).astype(float), remote.astype(float), remote * 30.0,
+                counts.sum(axis=0).astype(float), remote.astype(float), sampling,
                 np.full(remote.shape, 40_000.0), ROW_BYTES, np.asarray(rate), np.ones((2, 1)),
             )  # fmt: skip
             found = phases(of, load, 2, scenario.prefetch_depth)
