@@ -20,12 +20,13 @@ class Capabilities:
     """What a controller needs and how it behaves; selects the conformance checks that apply.
 
     Attributes:
-        fitted_model: needs a model from the model store.
+        fitted_model: needs a fitted model, named by the parameter ``model``.
         stochastic: its decisions depend on the seed.
         repeatable: the same seed and observations give the same decisions.
         llm: asks a language model.
         own_process: wants a process of its own rather than a thread of the trainer.
         reads_seconds: its decisions depend on measured seconds, so a replay may differ.
+        nested: parameters that hold the specs of other controllers.
         replay_only: needs what only a recorded trace has, such as its future.
         deadline_s: seconds after which an open question counts as a timeout.
     """
@@ -36,6 +37,7 @@ class Capabilities:
     llm: bool = False
     own_process: bool = False
     reads_seconds: bool = False
+    nested: tuple[str, ...] = ()
     replay_only: bool = False
     deadline_s: float = 30.0
 
@@ -53,7 +55,8 @@ class Controller:
     ...         return Decision(replace=observation.window.hit_rate < 0.5)
     """
 
-    tags: ClassVar[Capabilities] = Capabilities()
+    # Of the class; one that wraps another controller may set its own.
+    tags: Capabilities = Capabilities()
 
     def reset(self, task: Task) -> None:
         """Start a run. May be called again for another run.

@@ -27,6 +27,8 @@ class Decision:
         expected_communication: predicted effect on communication volume; None = no prediction.
         p_replace: probability given to ``replace``, 0..1; None = the controller has none.
         explanation: short text for people.
+        in_support: does the observation resemble what the controller was fitted on? None = it
+            cannot tell, or was not fitted.
         outcome: ``valid``, or why this counts as no answer (then the buffer is kept).
         latency_s: seconds that the answer took; filled in by the public method.
     """
@@ -37,6 +39,7 @@ class Decision:
     expected_communication: Effect | None = None
     p_replace: float | None = None
     explanation: str = ""
+    in_support: bool | None = None
     outcome: Outcome = "valid"
     latency_s: float = 0.0
 
@@ -59,6 +62,8 @@ class Decision:
                 found.append(f"{name} must be one of {get_args(Effect)} or None, found {value!r}")
         if not isinstance(self.explanation, str):
             found.append(f"explanation must be text, found {self.explanation!r}")
+        if self.in_support is not None and not isinstance(self.in_support, bool):
+            found.append(f"in_support must be True, False or None, found {self.in_support!r}")
         if self.outcome not in get_args(Outcome):
             found.append(f"outcome must be one of {get_args(Outcome)}, found {self.outcome!r}")
         return found

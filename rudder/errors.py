@@ -39,6 +39,10 @@ class ScenarioError(UsageError):
     """A scenario with a value out of range or values that exclude each other."""
 
 
+class SuiteError(UsageError):
+    """A suite whose file names what it must not, or scenarios out of range."""
+
+
 class PairingError(UsageError):
     """A controller and a replacement policy that do not go together."""
 
@@ -121,3 +125,11 @@ class ResultError(RudderError):
 
 class CalibrationError(RudderError):
     """A calibration of the model of time that is damaged, or a run that cannot give one."""
+
+
+class ModelError(RudderError):
+    """A fitted model that is missing, damaged, foreign, or does not fit what asks it."""
+
+
+class TrainingDataError(RudderError):
+    """Examples that no classifier can be fitted to, or that would leak across a split."""

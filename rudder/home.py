@@ -53,6 +53,16 @@ class Home:
         return self._made("traces")
 
     @property
+    def models(self) -> Path:
+        """Fitted models, a directory each."""
+        return self._made("models")
+
+    @property
+    def collections(self) -> Path:
+        """Decision traces and their labels, a directory per collection."""
+        return self._made("collections")
+
+    @property
     def outbox(self) -> Path:
         """Runs that MLflow has not received yet (``rudder sync`` sends them)."""
         return self._made("outbox")

@@ -17,13 +17,15 @@ POLICIES = Registry("policy", base="rudder.policies.base:Policy")
 DATASETS = Registry("dataset", base="rudder.dataset:Graph")
 PARTITIONERS = Registry("partitioner", base="rudder.partition:Partitioner")
 TRACES = Registry("trace", base="pathlib:Path")
-ESTIMATORS = Registry("estimator")
-SUITES = Registry("suite")
+ESTIMATORS = Registry("estimator", base="rudder.model.estimator:Estimator")
+MODELS = Registry("model", base="pathlib:Path")
+SUITES = Registry("suite", base="rudder.suite:Suite")
 ENGINES = Registry("engine", base="rudder.engine:Engine")
 COMMANDS = Registry("command")
 
 ALL = (
-    CONTROLLERS, POLICIES, DATASETS, PARTITIONERS, TRACES, ESTIMATORS, SUITES, ENGINES, COMMANDS,
+    CONTROLLERS, POLICIES, DATASETS, PARTITIONERS, TRACES, ESTIMATORS, MODELS, SUITES, ENGINES,
+    COMMANDS,
 )  # fmt: skip
 
 for _registry in ALL:

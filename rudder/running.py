@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rudder.engine import Engine, Progress, RunOptions
 from rudder.home import Home
+from rudder.model.find import locate
 from rudder.plugins import PluginFile
 from rudder.registries import ENGINES
 from rudder.result import RunResult
@@ -55,7 +56,7 @@ def run_tracked(
     options = RunOptions(home, home.runs / run_id, plugins, progress, verify, record)
     name = engine if isinstance(engine, str) else engine.name
     built: Engine = ENGINES.build(engine) if isinstance(engine, str) else engine
-    scenario, controller = built.check(scenario, controller)
+    scenario, controller = built.check(scenario, locate(controller, home))
     if tracker is None:
         return built.run(scenario, controller, options)
     all_tags = {"rudder.engine": name, "rudder.run_id": run_id, **(tags or {})}

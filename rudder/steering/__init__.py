@@ -4,6 +4,7 @@ from rudder.steering.asker import Answer, Asker, InlineAsker, ThreadAsker
 from rudder.steering.journal import read_decisions
 from rudder.steering.loop import Steering, Turn
 from rudder.steering.process import ProcessController
+from rudder.steering.rebuilt import Asked, rebuild
 from rudder.steering.resolve import (
     Resolved,
     build_controller,
@@ -16,6 +17,7 @@ from rudder.steering.tally import Tally
 
 __all__ = [
     "Answer",
+    "Asked",
     "Asker",
     "InlineAsker",
     "ProcessController",
@@ -28,6 +30,7 @@ __all__ = [
     "check_for_training",
     "place",
     "read_decisions",
+    "rebuild",
     "resolve",
     "steer",
 ]

@@ -24,6 +24,8 @@ class Tally:
         valid, invalid, timeouts, errors: these by outcome.
         withdrawn: questions that the end of the run left open; not among ``asked``.
         replacing: valid answers that said replace.
+        placed: valid answers that said whether the controller knows such observations.
+        outside: of these, the ones that said no.
         predictions, settled, right: predictions made, settled and right.
         replacements: minibatches in which rows were replaced.
         intervals: how often two replacements lay so many minibatches apart.
@@ -37,6 +39,8 @@ class Tally:
     errors: int = 0
     withdrawn: int = 0
     replacing: int = 0
+    placed: int = 0
+    outside: int = 0
     predictions: int = 0
     settled: int = 0
     right: int = 0
@@ -56,6 +60,8 @@ class Tally:
             self.latencies_s.append(answer_s)
         if decision.outcome == "valid":
             self.replacing += decision.replace
+            self.placed += decision.in_support is not None
+            self.outside += decision.in_support is False
             self.predictions += len(_predictions(decision))
 
     def effect(self, past: Past) -> None:
@@ -83,6 +89,8 @@ class Tally:
             "valid_share": _share(self.valid, self.asked),
             "pass_at_1": _share(self.right, self.settled),
             "replace_share": _share(self.replacing, self.valid),
+            "outside_support": self.outside if self.placed else None,
+            "outside_support_share": _share(self.outside, self.placed),
             "predictions": self.predictions,
             "predictions_unsettled": self.predictions - self.settled,
             "invalid": self.invalid,

@@ -1,0 +1,91 @@
+"""The observations of a finished run, as its controllers were shown them.
+
+A journal holds the window of each observation, not its history: that follows from the rows of the
+run and the decisions that applied, by the same :class:`rudder.steering.context.ContextBuilder`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rudder.decision import Decision
+from rudder.errors import ResultError
+from rudder.observation import Observation, Task, Window
+from rudder.result import MinibatchRow, RunResult
+from rudder.steering.context import ContextBuilder
+from rudder.steering.journal import read_decisions
+from rudder.steering.loop import HISTORY, WINDOW
+
+
+class Asked(NamedTuple):
+    """One question of a run.
+
+    Attributes:
+        rank: global rank of the trainer.
+        observation: what was shown.
+        decision: the answer, or what stands for a missing one.
+        applied_at: step of the first minibatch pulled under it; None = it never applied.
+        effect: what followed, as in the journal; None = not settled.
+    """
+
+    rank: int
+    observation: Observation
+    decision: Decision
+    applied_at: int | None
+    effect: Mapping[str, Any] | None
+
+
+def rebuild(run_dir: Path) -> Iterator[Asked]:
+    """Every question of a run, in order of rank and time.
+
+    Raises:
+        ResultError: no complete run lies there, or one whose journals are gone.
+    """
+    table = RunResult.load(run_dir).minibatches
+    journals = sorted((run_dir / "ranks").glob("decisions-rank=*.jsonl"))
+    if not journals:
+        raise ResultError(f"{run_dir} holds no journal of decisions under ranks/")
+    rows: dict[int, list[MinibatchRow]] = {}
+    for fields in table.to_pylist():
+        row = MinibatchRow(**fields)
+        rows.setdefault(row.rank, []).append(row)
+    for path in journals:
+        task = _task(path)
+        yield from _of_rank(task, rows.get(task.rank, []), read_decisions(path))
+
+
+def _task(path: Path) -> Task:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return Task.from_dict(json.loads(next(lines)))
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise ResultError(f"{path} does not begin with the facts of its run: {error}") from error
+
+
+def _of_rank(
+    task: Task, rows: list[MinibatchRow], records: list[dict[str, Any]]
+) -> Iterator[Asked]:
+    context = ContextBuilder(task.facts.feature_bytes, HISTORY, WINDOW)
+    applied = {r["applied_at"]: r for r in records if r["applied_at"] is not None}
+    asked = {r["asked_at"]: r for r in records}
+    for row in rows:
+        if (record := applied.get(row.step)) is not None:
+            context.applied(record["question"], Decision(**record["decision"]))
+        context.add(row)
+        if (record := asked.get(row.step + 1)) is not None:
+            seen = record["observation"]
+            observation = Observation(
+                facts=task.facts,
+                index=seen["index"],
+                minibatch=seen["minibatch"],
+                epoch=seen["epoch"],
+                progress=seen["progress"],
+                window=Window(**seen["window"]),
+                history=context.history(),
+                modelled_seconds=seen["modelled_seconds"],
+            )
+            decision = Decision(**record["decision"])
+            yield Asked(task.rank, observation, decision, record["applied_at"], record["effect"])
