@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import ClassVar
 
 from rudder import Capabilities, Controller, Decision, Observation, Task
 from rudder.errors import SpecError
@@ -22,7 +21,7 @@ class Chance(Controller):
         SpecError: ``p`` lies outside 0..1.
     """
 
-    tags: ClassVar[Capabilities] = Capabilities(stochastic=True)
+    tags: Capabilities = Capabilities(stochastic=True)
 
     def __init__(self, p: float = 0.5) -> None:
         number = isinstance(p, int | float) and not isinstance(p, bool)

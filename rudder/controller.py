@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import time
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rudder.decision import Decision
 from rudder.errors import ControllerError

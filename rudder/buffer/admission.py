@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rudder.buffer import kernels
+from rudder.buffer.kernels import admission as kernels
+from rudder.buffer.kernels.chains import CHAIN_WIDTH
+from rudder.buffer.kernels.records import ID, OCCUPIED, RECORDS, SLOT, STALE, STEP, TOUCHED, VALUE
 from rudder.buffer.records import Records, check_order, grown_chains
 from rudder.errors import BufferUseError
 from rudder.policies.base import AdmissionRule, Choice, Floats, Ids
@@ -20,7 +22,7 @@ class AdmissionLedger:
 
     A minibatch of n remote nodes, m of them missed, costs O(n + m log m), announcing it O(n);
     neither depends on the capacity or on the graph. ``stale`` counts the buffered nodes that
-    neither this minibatch nor an announced one needs. See :mod:`rudder.buffer.kernels`.
+    neither this minibatch nor an announced one needs. See :mod:`rudder.buffer.kernels.admission`.
 
     Args:
         capacity: slots.
@@ -39,8 +41,8 @@ class AdmissionLedger:
     def _clear(self) -> None:
         self._records = Records(self.capacity)
         self._slot_record: Ids = np.full(self.capacity, -1, np.int64)
-        self._idle: Ids = np.zeros((0, kernels.CHAIN_WIDTH), np.int64)
-        self._needed: Ids = np.zeros((2 * kernels.RING, kernels.CHAIN_WIDTH), np.int64)
+        self._idle: Ids = np.zeros((0, CHAIN_WIDTH), np.int64)
+        self._needed: Ids = np.zeros((2 * kernels.RING, CHAIN_WIDTH), np.int64)
         # Announced and not yet planned, the next one in front: ids and their records.
         self._open: deque[tuple[Ids, Ids]] = deque()
         self._reserve_buckets()
@@ -48,7 +50,7 @@ class AdmissionLedger:
     @property
     def step(self) -> int:
         """Minibatches so far."""
-        return int(self._records.state[kernels.STEP])
+        return int(self._records.state[STEP])
 
     def fill(self, ids: Ids) -> None:
         order = np.argsort(ids, kind="stable")
@@ -105,8 +107,8 @@ class AdmissionLedger:
         )  # fmt: skip
         return Choice(
             hit_at[:hits], hit_slots[:hits], miss_at[: n - hits], entrants[:entered],
-            slots[:entered], miss[:entered], int(records.state[kernels.STALE]),
-            int(records.state[kernels.OCCUPIED]),
+            slots[:entered], miss[:entered], int(records.state[STALE]),
+            int(records.state[OCCUPIED]),
         )  # fmt: skip
 
     def _found(self, remote_ids: Ids) -> Ids:
@@ -137,7 +139,7 @@ class AdmissionLedger:
 
     def slots(self) -> tuple[Ids, Ids]:
         held = np.flatnonzero(self._slot_record >= 0)
-        return self._records.rec[self._slot_record[held], kernels.ID], held
+        return self._records.rec[self._slot_record[held], ID], held
 
     def scores(self, ids: Ids) -> Floats:
         """Counts now (LRU: last use) of the buffered nodes."""
@@ -154,31 +156,29 @@ class AdmissionLedger:
         records = self._records
         found = records.look_up(ids)
         rec = records.rec[found]
-        touched = rec[:, kernels.TOUCHED]
-        values = records.val[found, kernels.VALUE]
+        touched = rec[:, TOUCHED]
+        values = records.val[found, VALUE]
         if self._kind == kernels.RECENCY:
             values = touched.astype(np.float64)
         elif self._kind == kernels.DECAYED:
             values = values * np.exp(-self._ln_decay * (self.step - touched))
         known = found >= 0
-        return known & (rec[:, kernels.SLOT] >= 0), np.where(known, values, 0.0)
+        return known & (rec[:, SLOT] >= 0), np.where(known, values, 0.0)
 
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         """Everything but the minibatches that are announced: announce them again."""
         records = self._records
-        rec = records.rec[: int(records.state[kernels.RECORDS])]
+        rec = records.rec[: int(records.state[RECORDS])]
         return {
             "step": np.array(self.step),
-            "ids": rec[:, kernels.ID].copy(),
-            "values": records.val[: len(rec), kernels.VALUE].copy(),
-            "touched": np.zeros(len(rec), np.int64)
-            if self.rule.window
-            else rec[:, kernels.TOUCHED].copy(),
-            "slots": rec[:, kernels.SLOT].copy(),
+            "ids": rec[:, ID].copy(),
+            "values": records.val[: len(rec), VALUE].copy(),
+            "touched": np.zeros(len(rec), np.int64) if self.rule.window else rec[:, TOUCHED].copy(),
+            "slots": rec[:, SLOT].copy(),
         }
 
     def load_state_dict(self, state: dict[str, npt.NDArray[Any]]) -> None:
         self._clear()
-        self._records.state[kernels.STEP] = int(state["step"])
+        self._records.state[STEP] = int(state["step"])
         self._reserve_buckets()
         self._settle(state["ids"], state["values"], state["touched"], state["slots"])

@@ -8,7 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rudder.buffer import kernels
+from rudder.buffer.kernels import scores as kernels
+from rudder.buffer.kernels.chains import CHAIN_WIDTH
+from rudder.buffer.kernels.records import (
+    CANDIDATES,
+    ID,
+    OCCUPIED,
+    RECORDS,
+    SLOT,
+    STALE,
+    STEP,
+    TOUCHED,
+    VALUE,
+    split,
+)
 from rudder.buffer.records import Records, check_order, grown_chains
 from rudder.errors import BufferUseError
 from rudder.policies.base import STALE_SLACK, Choice, DecayRule, Floats, Ids, replaced_rows
@@ -17,7 +30,7 @@ _NONE: Ids = np.empty(0, np.int64)
 
 
 class DecayLedger:
-    """Scores, counts and slots under a :class:`DecayRule`; see :mod:`rudder.buffer.kernels`.
+    """Scores, counts and slots under a :class:`DecayRule`; see :mod:`rudder.buffer.kernels.scores`.
 
     A minibatch costs O(its remote nodes), a replacement O(rows replaced + remote nodes of the
     minibatch); neither depends on the capacity or on the graph.
@@ -38,14 +51,14 @@ class DecayLedger:
     def _clear(self) -> None:
         self._records = Records(self.capacity)
         self._slot_record: Ids = np.full(self.capacity, -1, np.int64)
-        self._scores: Ids = np.zeros((0, kernels.CHAIN_WIDTH), np.int64)
-        self._counts: Ids = np.zeros((0, kernels.CHAIN_WIDTH), np.int64)
+        self._scores: Ids = np.zeros((0, CHAIN_WIDTH), np.int64)
+        self._counts: Ids = np.zeros((0, CHAIN_WIDTH), np.int64)
         self._reserve_buckets()
 
     @property
     def step(self) -> int:
         """Minibatches so far."""
-        return int(self._records.state[kernels.STEP])
+        return int(self._records.state[STEP])
 
     def fill(self, ids: Ids) -> None:
         records = self._records
@@ -64,8 +77,8 @@ class DecayLedger:
         hit_at, hit_slots, miss_at = (np.empty(n, np.int64) for _ in range(3))
         if self.static:
             found = records.look_up(remote_ids)
-            hits = kernels.split(records.rec, found, hit_at, hit_slots, miss_at)
-            records.state[kernels.STEP] += 1
+            hits = split(records.rec, found, hit_at, hit_slots, miss_at)
+            records.state[STEP] += 1
         else:
             found = np.empty(n, np.int64)
             records.reserve(n)
@@ -74,19 +87,19 @@ class DecayLedger:
                 records.table, records.rec, records.val, self._scores, self._counts,
                 records.state, self._parameters, remote_ids, found, hit_at, hit_slots, miss_at,
             )  # fmt: skip
-        stale = int(records.state[kernels.STALE])
+        stale = int(records.state[STALE])
         entrants, slots, miss = self._replace(share, stale, n)
         return Choice(
             hit_at[:hits], hit_slots[:hits], miss_at[: n - hits], entrants, slots, miss,
-            stale, int(records.state[kernels.OCCUPIED]),
+            stale, int(records.state[OCCUPIED]),
         )  # fmt: skip
 
     def _replace(self, share: float | None, stale: int, n: int) -> tuple[Ids, Ids, Ids]:
         records = self._records
         if share is None or self.static:
             return _NONE, _NONE, _NONE
-        free = self.capacity - int(records.state[kernels.OCCUPIED])
-        rows = replaced_rows(share, stale + free, int(records.state[kernels.CANDIDATES]))
+        free = self.capacity - int(records.state[OCCUPIED])
+        rows = replaced_rows(share, stale + free, int(records.state[CANDIDATES]))
         entrants, slots, miss = (np.empty(rows, np.int64) for _ in range(3))
         if rows:
             kernels.replace(
@@ -113,7 +126,7 @@ class DecayLedger:
 
     def slots(self) -> tuple[Ids, Ids]:
         held = np.flatnonzero(self._slot_record >= 0)
-        return self._records.rec[self._slot_record[held], kernels.ID], held
+        return self._records.rec[self._slot_record[held], ID], held
 
     def scores(self, ids: Ids) -> Floats:
         return self._values(ids)[0]
@@ -134,23 +147,30 @@ class DecayLedger:
         )  # fmt: skip
         return scores, counts
 
+    def take_over(self, other: DecayLedger) -> None:
+        """Become a copy of a ledger of the same capacity and rule, without building it anew."""
+        self._records.take_over(other._records)
+        self._slot_record = other._slot_record.copy()
+        self._scores = other._scores.copy()
+        self._counts = other._counts.copy()
+
     def state_dict(self) -> dict[str, npt.NDArray[Any]]:
         records = self._records
-        used = int(records.state[kernels.RECORDS])
+        used = int(records.state[RECORDS])
         rec = records.rec[:used]
         return {
             "step": np.array(self.step),
-            "ids": rec[:, kernels.ID].copy(),
-            "values": records.val[:used, kernels.VALUE].copy(),
-            "touched": rec[:, kernels.TOUCHED].copy(),
-            "slots": np.maximum(rec[:, kernels.SLOT], -1),
+            "ids": rec[:, ID].copy(),
+            "values": records.val[:used, VALUE].copy(),
+            "touched": rec[:, TOUCHED].copy(),
+            "slots": np.maximum(rec[:, SLOT], -1),
         }
 
     def load_state_dict(self, state: dict[str, npt.NDArray[Any]]) -> None:
         self._clear()
         records = self._records
         records.reserve(len(state["ids"]))
-        records.state[kernels.STEP] = int(state["step"])
+        records.state[STEP] = int(state["step"])
         self._reserve_buckets()
         kernels.restore(
             records.table, records.rec, records.val, self._scores, self._counts, records.state,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rudder.buffer import kernels
+from rudder.buffer.kernels import records as kernels
 from rudder.buffer.records import Records, check_order
 from rudder.errors import BufferUseError, PolicyError
 from rudder.policies.base import Choice, Floats, HookPolicy, Ids, Minibatch, replaced_rows

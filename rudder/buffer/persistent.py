@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -185,7 +185,7 @@ class PersistentBuffer:
         self._open = None
 
     def _copy(self, plan: Plan, pulled: Rows | None, out: Rows | None, at: Ids | None) -> None:
-        from rudder.buffer.kernels import copy_rows
+        from rudder.buffer.kernels.rows import copy_rows
 
         choice = plan.choice
         rows = self._checked(pulled, plan.fetched, "pulled")
@@ -256,9 +256,32 @@ class PersistentBuffer:
         self._started = bool(state["started"])
         self._open = None
 
+    def take_over(self, other: PersistentBuffer) -> None:
+        """Become a copy of a buffer of the same capacity, width, dtype and policy.
+
+        As by ``load_state_dict(other.state_dict())``, but a :class:`_CopiedLedger` is quicker.
+        """
+        if not isinstance(self._ledger, _CopiedLedger):
+            self.load_state_dict(other.state_dict())
+            return
+        other._committed("state")
+        self._ledger.take_over(other._ledger)
+        self._rows = other._rows.copy()
+        self.filled = other.filled
+        self._started = other._started
+        self._open = None
+
     def _committed(self, what: str) -> None:
         if self._open is not None:
             raise BufferUseError(f"commit the last plan before the {what} are read")
+
+
+@runtime_checkable
+class _CopiedLedger(Protocol):
+    """A ledger that becomes a copy of another one quicker than by way of its state."""
+
+    def take_over(self, other: Any) -> None:
+        """Become a copy of a ledger of the same class, capacity and rule."""
 
 
 def _listening(ledger: Ledger, policy: Policy) -> AnnouncedLedger | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rudder.buffer import kernels
+from rudder.buffer.kernels import records as kernels
+from rudder.buffer.kernels.chains import CHAIN_WIDTH
 from rudder.errors import BufferUseError
 from rudder.policies.base import Floats, Ids
 
@@ -28,7 +29,7 @@ def grown_chains(chains: Ids, rows: int) -> Ids:
     """Chains of at least so many rows, those given in front; grows by doubling."""
     if rows <= len(chains):
         return chains
-    grown = np.zeros((max(rows, 2 * len(chains)), kernels.CHAIN_WIDTH), np.int64)
+    grown = np.zeros((max(rows, 2 * len(chains)), CHAIN_WIDTH), np.int64)
     grown[: len(chains)] = chains
     return grown
 
@@ -57,6 +58,17 @@ class Records:
         self.val = grown.view(np.float64)
         self.table = np.zeros(_slots_for(rows), np.int64)
         kernels.rehash(self.table, self.rec, used)
+
+    def take_over(self, other: Records) -> None:
+        """Become a copy of the records of a ledger of the same capacity."""
+        used = int(other.state[kernels.RECORDS])
+        if len(self.rec) != len(other.rec):
+            self.rec = _records(len(other.rec))
+            self.val = self.rec.view(np.float64)
+            self.table = np.empty_like(other.table)
+        self.rec[:used] = other.rec[:used]
+        self.table[:] = other.table
+        self.state[:] = other.state
 
     def look_up(self, ids: Ids) -> Ids:
         """Record of each id, -1 = none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from rudder.controller import Capabilities
 from rudder.decision import Decision
@@ -32,7 +32,7 @@ class TimingOracle(ForesightController):
         SpecError: a value out of range.
     """
 
-    tags: ClassVar[Capabilities] = Capabilities(replay_only=True)
+    tags: Capabilities = Capabilities(replay_only=True)
 
     def __init__(self, horizon: int = 32, objective: str = "communication") -> None:
         if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from rudder.controller import Capabilities, Controller
 from rudder.decision import Decision
@@ -29,7 +29,7 @@ class Recorded(Controller):
         SpecError: no run was named.
     """
 
-    tags: ClassVar[Capabilities] = Capabilities(replay_only=True)
+    tags: Capabilities = Capabilities(replay_only=True)
 
     def __init__(self, run: str = "") -> None:
         self.run = run

@@ -247,5 +247,5 @@ class ReplayTrainer:
         if self._scratch is None:
             policy: Policy = POLICIES.build(self.scenario.policy)
             self._scratch = PersistentBuffer(self.capacity, 0, policy)
-        self._scratch.load_state_dict(self._buffer.state_dict())
+        self._scratch.take_over(self._buffer)
         return self._scratch
