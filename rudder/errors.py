@@ -123,6 +123,10 @@ class ResultError(RudderError):
     """A stored run that is incomplete or written by another schema version."""
 
 
+class CollectionError(RudderError):
+    """A collection of runs that is unfinished, damaged, or of another schema version."""
+
+
 class CalibrationError(RudderError):
     """A calibration of the model of time that is damaged, or a run that cannot give one."""
 
