@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from rudder.decision import Decision
 from rudder.errors import ControllerError
@@ -24,6 +26,8 @@ class Capabilities:
         repeatable: the same seed and observations give the same decisions.
         llm: asks a language model.
         own_process: wants a process of its own rather than a thread of the trainer.
+        shared: one process can serve all trainers of a host; what ``load`` returns is then
+            loaded once.
         reads_seconds: its decisions depend on measured seconds, so a replay may differ.
         nested: parameters that hold the specs of other controllers.
         replay_only: needs what only a recorded trace has, such as its future.
@@ -35,6 +39,7 @@ class Capabilities:
     repeatable: bool = True
     llm: bool = False
     own_process: bool = False
+    shared: bool = False
     reads_seconds: bool = False
     nested: tuple[str, ...] = ()
     replay_only: bool = False
@@ -91,6 +96,27 @@ class Controller:
     def close(self) -> None:
         """Release what ``reset`` took. Safe to call twice, and without ``reset``."""
         self._close()
+
+    def load(self, progress: Callable[[str, float], None]) -> Any:
+        """Load what all trainers of a host can share, such as weights; once, before any reset.
+
+        Args:
+            progress: called with what is being loaded and the share of it that is done.
+
+        Returns:
+            What :meth:`adopt` of each trainer's controller is given; None = nothing is shared.
+        """
+        return self._load(progress)
+
+    def adopt(self, loaded: Any) -> None:
+        """Take what :meth:`load` of a controller with the same spec returned, before ``reset``."""
+        self._adopt(loaded)
+
+    def _load(self, progress: Callable[[str, float], None]) -> Any:
+        """Hook: load what can be shared."""
+
+    def _adopt(self, loaded: Any) -> None:
+        """Hook: keep what was loaded; ``_reset`` then need not load it."""
 
     def _reset(self, task: Task) -> None:
         """Hook: load heavy state, forget the previous run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ from rudder.steering import (
     check_for_training,
     read_decisions,
     resolve,
+    serve,
 )
 from rudder.summary import summarise
 from rudder.trace import Manifest, check_free, start_partition_trace
@@ -92,17 +93,20 @@ class DistDGLEngine(Engine):
             check_served(partition)
             check_capacity(scenario, partition)
             check_training_nodes(scenario, partition)
-            job = Job(
-                scenario, controller, partition.folder, options.run_dir.resolve(), options.plugins,
-                options.verify, options.record,
-            )  # fmt: skip
-            job.save()
-            if job.record is not None:
-                manifest = Manifest.of(scenario, partition, "distdgl")
-                start_partition_trace(job.record, manifest, partition)
-            watch = _Watch(scenario, options, cluster.shape)
-            counters = _train(job, partition, cluster, watch)
-        return gather(job, counters)
+            run_dir = options.run_dir.resolve()
+            log = run_dir / "logs" / "controller.log"
+            with serve(controller, options.plugins, log, options.progress) as service:
+                job = Job(
+                    scenario, controller, partition.folder, run_dir, options.plugins,
+                    options.verify, options.record, None if service is None else service.socket,
+                )  # fmt: skip
+                job.save()
+                if job.record is not None:
+                    manifest = Manifest.of(scenario, partition, "distdgl")
+                    start_partition_trace(job.record, manifest, partition)
+                watch = _Watch(scenario, options, cluster.shape)
+                counters = _train(job, partition, cluster, watch)
+        return gather(job, counters, None if service is None else service.events)
 
 
 def _train(
@@ -232,8 +236,14 @@ class _Watch:
         return self.cause or error
 
 
-def gather(job: Job, counters: list[dict[str, Any]]) -> RunResult:
+def gather(
+    job: Job, counters: list[dict[str, Any]], service: Mapping[str, float] | None = None
+) -> RunResult:
     """The result of a finished job from what its ranks wrote; saved in the run's directory.
+
+    Args:
+        counters: bytes that each host moved.
+        service: what happened to the process that served the controllers, if there was one.
 
     Raises:
         ResultError: a rank ended well but left no result.
@@ -268,6 +278,7 @@ def gather(job: Job, counters: list[dict[str, Any]]) -> RunResult:
         "ahead_bytes": [f["ahead_bytes"] for f in facts],
         "host_counters": counters,
         "partition": str(job.partition),
+        "service": None if service is None else dict(service),
     }
     result = RunResult(
         job.scenario, job.controller, table, decisions, summary, details, job.run_dir

@@ -22,6 +22,7 @@ class Job:
         plugins: plug-in files to load, checked by hash.
         verify: test mode of the loader.
         record: access trace that every rank records into; None = none.
+        service: socket of the process that serves the trainers' controllers; None = none.
     """
 
     scenario: Scenario
@@ -31,6 +32,7 @@ class Job:
     plugins: tuple[PluginFile, ...] = ()
     verify: bool = False
     record: Path | None = None
+    service: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -45,7 +47,8 @@ class Job:
             "run_dir": str(self.run_dir),
             "plugins": [[p.path, p.sha256] for p in self.plugins],
             "verify": self.verify,
-            "record": None if self.record is None else str(self.record),
+            "record": _written(self.record),
+            "service": _written(self.service),
         }
         self.path.write_text(json.dumps(data, indent=2) + "\n")
         return self.path
@@ -60,7 +63,8 @@ class Job:
             Path(data["run_dir"]),
             tuple(PluginFile(*p) for p in data["plugins"]),
             data["verify"],
-            None if data["record"] is None else Path(data["record"]),
+            _read(data["record"]),
+            _read(data["service"]),
         )
 
     @property
@@ -75,3 +79,11 @@ class Job:
 
     def decisions_path(self, rank: int) -> Path:
         return self.rank_dir / f"decisions-rank={rank}.jsonl"
+
+
+def _written(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _read(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

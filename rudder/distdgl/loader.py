@@ -84,6 +84,9 @@ class DistNodeDataLoader:
         trace: record this rank's minibatches into the access trace there
             (:func:`rudder.trace.start_trace` makes it); :meth:`close` completes it.
         graph: what controllers are told of the graph's name; default: DGL's name of it.
+        service: socket of a process that serves this host's trainers with controllers
+            (:class:`rudder.steering.ControllerService`); without one, a controller that wants a
+            process gets its own.
 
     Raises:
         UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes;
@@ -121,6 +124,7 @@ class DistNodeDataLoader:
         fan_out_at: Schedule[Sequence[int]] = (),
         trace: Path | None = None,
         graph: str | None = None,
+        service: Path | None = None,
     ) -> None:
         fan_out = tuple(getattr(graph_sampler, "fanouts", ())) or (-1,)
         changes = [*dict(batch_size_at), *dict(fan_out_at)]
@@ -166,7 +170,7 @@ class DistNodeDataLoader:
         )
         self._steering = steer(
             resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
-            plugins=plugins, decisions_path=decisions,
+            plugins=plugins, decisions_path=decisions, service=service,
         )  # fmt: skip
         # Scripts that never call close(): end the controller at exit, before DGL's own exit hook.
         weakref.finalize(self, self._steering.close)

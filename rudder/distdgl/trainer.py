@@ -76,7 +76,7 @@ class Trainer:
             plugins=job.plugins,
             groups=seed_groups(self.scenario, partition, part, seeds.numpy()),
             batch_size_at=self.scenario.batch_size_at, fan_out_at=self.scenario.fan_out_at,
-            trace=job.record, graph=self.scenario.graph,
+            trace=job.record, graph=self.scenario.graph, service=job.service,
         )  # fmt: skip
         self.evaluator = Evaluator(
             self.g, self.model, self.sampler, 4 * self.scenario.batch_size, partition.multilabel

@@ -13,7 +13,7 @@ from rudder.engine import RunOptions
 from rudder.replay.clock import TimeModel
 from rudder.replay.trainer import ReplayTrainer
 from rudder.result import MinibatchRow, RunResult, minibatch_table
-from rudder.steering import Resolved, Tally, read_decisions
+from rudder.steering import Resolved, Tally, build_controller, read_decisions
 from rudder.summary import summarise
 from rudder.trace import Trace
 
@@ -55,12 +55,15 @@ class ReplayRun:
 
     def go(self) -> None:
         """Start the trainers, replay, and end them."""
+        controller = build_controller(self.run.spec)
+        loaded = controller.load(self.options.progress) if controller.tags.shared else None
         with ExitStack() as stack:
             for rank in self.trace.ranks:
                 trainer = ReplayTrainer(
                     rank, self.trace, self.length, self.run, self.time,
                     latency_s=self.latency_s, plugins=self.options.plugins,
                     decisions_path=self._journal(rank) if self.record_decisions else None,
+                    loaded=loaded,
                 )  # fmt: skip
                 stack.callback(trainer.close)
                 self.trainers.append(trainer)

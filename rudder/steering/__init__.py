@@ -11,17 +11,22 @@ from rudder.steering.resolve import (
     check_for_training,
     place,
     resolve,
+    serve,
     steer,
 )
+from rudder.steering.served import ServedController
+from rudder.steering.service import ControllerService
 from rudder.steering.tally import Tally
 
 __all__ = [
     "Answer",
     "Asked",
     "Asker",
+    "ControllerService",
     "InlineAsker",
     "ProcessController",
     "Resolved",
+    "ServedController",
     "Steering",
     "Tally",
     "ThreadAsker",
@@ -32,5 +37,6 @@ __all__ = [
     "read_decisions",
     "rebuild",
     "resolve",
+    "serve",
     "steer",
 ]

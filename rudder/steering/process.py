@@ -21,6 +21,7 @@ from rudder.errors import ControllerError
 from rudder.observation import Observation, Task
 from rudder.plugins import PluginFile
 from rudder.spec import Spec
+from rudder.steering.protocol import reset_request
 
 _log = logging.getLogger(__name__)
 
@@ -117,12 +118,7 @@ class ProcessController(Controller):
                 name="rudder-controller-pipe",
                 daemon=True,
             ).start()
-        request = {
-            "op": "reset",
-            "spec": self._spec.to_dict(),
-            "plugins": [{"path": p.path, "sha256": p.sha256} for p in self._plugins],
-            "task": self._task.to_dict(),
-        }
+        request = reset_request(self._spec, self._plugins, self._task)
         try:
             reply = self._exchange(request, self._start_timeout_s)
         except ControllerError:

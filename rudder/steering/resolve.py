@@ -8,7 +8,8 @@ a replay's modelled clock). They belong to steering and never reach the construc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +24,8 @@ from rudder.spec import Spec
 from rudder.steering.asker import ThreadAsker
 from rudder.steering.loop import Steering
 from rudder.steering.process import ProcessController
+from rudder.steering.served import ServedController
+from rudder.steering.service import ControllerService
 
 TIMING = ("deadline_s", "latency_s")
 UNHEARD = "always"
@@ -124,8 +127,9 @@ def steer(
     mode: Literal["async", "sync"] = "async",
     plugins: Sequence[PluginFile] = (),
     decisions_path: Path | None = None,
+    service: Path | None = None,
 ) -> Steering:
-    """Build and reset a controller, in a thread or in a process of its own, and steer with it.
+    """Build and reset a controller, in a thread or in another process, and steer with it.
 
     Args:
         spec: controller spec.
@@ -133,6 +137,7 @@ def steer(
         mode: does a pull wait for the open question?
         plugins: plug-in files that a process of its own loads too.
         decisions_path: where decisions are appended; None = nowhere.
+        service: socket of the process that serves this host's trainers; None = there is none.
 
     Raises:
         UnknownNameError, SpecError: no such controller, parameter or value.
@@ -144,20 +149,61 @@ def steer(
     controller = build_controller(full)
     check_for_training(full, controller.tags)
     deadline_s = _timing(full).get("deadline_s", controller.tags.deadline_s)
-    placed = place(full, controller, plugins)
-    interrupt = placed.kill if isinstance(placed, ProcessController) else None
+    placed = place(full, controller, plugins, service)
+    apart = isinstance(placed, ProcessController | ServedController)
+    interrupt = placed.kill if apart else None
     asker = ThreadAsker(placed, interrupt=interrupt)
     return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
 
 
-def place(spec: Spec, controller: Controller, plugins: Sequence[PluginFile]) -> Controller:
-    """A built controller, or one that stands for it in a process of its own if it wants one."""
+def place(
+    spec: Spec,
+    controller: Controller,
+    plugins: Sequence[PluginFile],
+    service: Path | None = None,
+) -> Controller:
+    """A built controller, or one that stands for it in another process if it wants one."""
+    if controller.tags.shared and service is not None:
+        return ServedController(
+            service, own_params(spec), plugins, answer_timeout_s=_hangs_after_s(spec, controller)
+        )
     if not controller.tags.own_process:
         return controller
-    # Past its deadline an answer is worthless, but the next one may come in time: a process is
-    # taken to hang only well after that.
-    deadline_s = _timing(spec).get("deadline_s", controller.tags.deadline_s)
-    return ProcessController(own_params(spec), plugins, answer_timeout_s=3 * deadline_s)
+    return ProcessController(
+        own_params(spec), plugins, answer_timeout_s=_hangs_after_s(spec, controller)
+    )
+
+
+@contextmanager
+def serve(
+    spec: Spec,
+    plugins: Sequence[PluginFile],
+    log: Path,
+    progress: Callable[[str, float], None],
+) -> Iterator[ControllerService | None]:
+    """The process that serves a host's trainers, where the controller wants one; else None.
+
+    Raises:
+        ControllerError: what the controllers share could not be loaded.
+    """
+    controller = build_controller(spec)
+    if not controller.tags.shared:
+        yield None
+        return
+    with ControllerService(
+        own_params(spec),
+        plugins,
+        log=log,
+        progress=progress,
+        answer_timeout_s=_hangs_after_s(spec, controller),
+    ) as service:
+        yield service
+
+
+def _hangs_after_s(spec: Spec, controller: Controller) -> float:
+    """Past its deadline an answer is worthless, but the next one may come in time: a process is
+    taken to hang only well after that."""
+    return 3 * _timing(spec).get("deadline_s", controller.tags.deadline_s)
 
 
 def check_for_training(spec: Spec, tags: Capabilities) -> None:
