@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from rudder.replay.clock import TimeModel, TrainerClock
 from rudder.replay.foresight import ForesightController, Outlook
 from rudder.result import ID_BYTES, MinibatchRow
 from rudder.steering import InlineAsker, Resolved, Steering, Tally, build_controller, place
-from rudder.trace import Trace
+from rudder.trace import Trace, TraceRow
 
 
 class ReplayTrainer:
@@ -37,6 +38,7 @@ class ReplayTrainer:
         latency_s: modelled seconds per answer; None = as long as it really takes.
         plugins: plug-in files that a controller in a process of its own loads too.
         decisions_path: where decisions are appended; None = nowhere.
+        loaded: what the controllers of all trainers share; None = nothing.
 
     Raises:
         CapacityError: a buffer larger than what it could hold.
@@ -54,6 +56,7 @@ class ReplayTrainer:
         latency_s: float | None = 0.0,
         plugins: Sequence[PluginFile] = (),
         decisions_path: Path | None = None,
+        loaded: Any = None,
     ) -> None:
         scenario, manifest = run.scenario, trace.manifest
         part = manifest.part_of(rank)
@@ -74,6 +77,7 @@ class ReplayTrainer:
         self.minimum_from_empty = MinBound(self.capacity, filled[:0], manifest.nodes)
         self.static = StaticBound(manifest.nodes)
         self._time = time
+        self._unfetched: dict[int, tuple[float, float]] = {}
         self._latency_s = latency_s or 0.0
         self._scratch: PersistentBuffer | None = None
         self._trained: deque[tuple[float, MinibatchRow]] = deque()
@@ -97,7 +101,11 @@ class ReplayTrainer:
         controller = build_controller(run.spec)
         if isinstance(controller, ForesightController):
             controller.foresee(self)
-        asker = InlineAsker(place(run.spec, controller, plugins), lambda: self.clock.now, latency_s)
+        if controller.tags.shared:
+            controller.adopt(loaded)
+        else:
+            controller = place(run.spec, controller, plugins)
+        asker = InlineAsker(controller, lambda: self.clock.now, latency_s)
         self._steering = Steering(
             asker,
             Task(facts, scenario.seed, rank),
@@ -135,7 +143,7 @@ class ReplayTrainer:
         self._announce()
         traced = self._ahead.next()
         ids, clock = traced.remote_ids, self.clock
-        sample_s = self._time.sample_s(self.rank, traced)
+        sample_s, _ = self._unfetched_s(traced)
         clock.begin()
         clock.advance(sample_s)
         turn = self._steering.before_pull(traced.step)
@@ -172,7 +180,18 @@ class ReplayTrainer:
         self._pulled = traced
         self._steering.after_pull(row)
         row.stall_s = clock.take_over()
-        return row, clock.taken + self._time.compute_s(self.rank, traced)
+        _, compute_s = self._unfetched_s(traced)
+        del self._unfetched[traced.step]
+        return row, clock.taken + compute_s
+
+    def _unfetched_s(self, traced: TraceRow) -> tuple[float, float]:
+        """Seconds of sampling and of computing; asked of the model once, as often as it is seen."""
+        known = self._unfetched.get(traced.step)
+        if known is None:
+            time = self._time
+            known = time.sample_s(self.rank, traced), time.compute_s(self.rank, traced)
+            self._unfetched[traced.step] = known
+        return known
 
     def _announce(self) -> None:
         """Tell a policy that looks ahead of the minibatches in its window, each once."""
@@ -190,6 +209,10 @@ class ReplayTrainer:
         self.clock.train(until)
         self._trained.append((until, row))
 
+    def buffered(self) -> Ids:
+        """Ids of the nodes in the buffer now: int64, in order of slot."""
+        return self._buffer.ids()
+
     def close(self) -> Tally:
         """End the controller; what steering came to."""
         return self._steering.close()
@@ -205,14 +228,15 @@ class ReplayTrainer:
         start = clock.now
         arrives, answer = start + self._latency_s, decision
         applied, minibatches, fetched = False, 0, 0
-        previous = self._pulled
+        previous, (_, compute_s) = self._pulled, self._unfetched_s(self._pulled)
         for traced in self._ahead.look():
             clock.take_over()
-            clock.train(clock.taken + self._time.compute_s(self.rank, previous))
+            clock.train(clock.taken + compute_s)
             if traced.epoch != previous.epoch:
                 clock.begin_epoch(clock.trained)
             clock.begin()
-            clock.advance(self._time.sample_s(self.rank, traced))
+            sample_s, compute_s = self._unfetched_s(traced)
+            clock.advance(sample_s)
             if sync:
                 clock.advance(max(0.0, arrives - clock.now))
             due = sync or arrives <= clock.now
@@ -234,7 +258,7 @@ class ReplayTrainer:
                 if minibatches == horizon:
                     break
         clock.take_over()
-        end = clock.taken + self._time.compute_s(self.rank, previous)
+        end = clock.taken + compute_s
         return Outlook(fetched, end - start, minibatches)
 
     def _held(self, buffer: PersistentBuffer) -> npt.NDArray[np.bool_]:
