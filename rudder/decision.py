@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from rudder.errors import ControllerError
 
@@ -29,6 +31,8 @@ class Decision:
         explanation: short text for people.
         in_support: does the observation resemble what the controller was fitted on? None = it
             cannot tell, or was not fitted.
+        details: JSON values to keep beside the decision (a transcript); in no history. Numbers
+            under ``prompt_tokens``, ``reused_tokens``, ``answer_tokens`` are added up over a run.
         outcome: ``valid``, or why this counts as no answer (then the buffer is kept).
         latency_s: seconds that the answer took; filled in by the public method.
     """
@@ -40,6 +44,7 @@ class Decision:
     p_replace: float | None = None
     explanation: str = ""
     in_support: bool | None = None
+    details: Mapping[str, Any] | None = None
     outcome: Outcome = "valid"
     latency_s: float = 0.0
 
@@ -64,6 +69,8 @@ class Decision:
             found.append(f"explanation must be text, found {self.explanation!r}")
         if self.in_support is not None and not isinstance(self.in_support, bool):
             found.append(f"in_support must be True, False or None, found {self.in_support!r}")
+        if self.details is not None and not _is_json_object(self.details):
+            found.append("details must be a mapping of JSON values, or None")
         if self.outcome not in get_args(Outcome):
             found.append(f"outcome must be one of {get_args(Outcome)}, found {self.outcome!r}")
         return found
@@ -78,6 +85,16 @@ class Decision:
         if found:
             raise ControllerError("; ".join(found))
         return self
+
+
+def _is_json_object(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    try:
+        json.dumps(dict(value), allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _share(value: object) -> bool:

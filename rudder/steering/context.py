@@ -16,7 +16,7 @@ of the buffer only; the end of the run cuts the window after likewise.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rudder.decision import Decision, effect_on_communication, effect_on_hits
@@ -80,7 +80,8 @@ class ContextBuilder:
     def applied(self, question: int, decision: Decision) -> None:
         """The next minibatch is pulled under this decision."""
         limit = min(self._window, self._count - self._last_replacement)
-        entry = _Applied(question, self._count, decision, limit)
+        # A transcript is for people: a controller does not read its own.
+        entry = _Applied(question, self._count, replace(decision, details=None), limit)
         self._history.append(entry)
         self._pending.append(entry)
 

@@ -11,6 +11,10 @@ from typing import Any
 from rudder.decision import Decision, Outcome
 from rudder.observation import Past
 
+TOKENS = ("prompt_tokens", "reused_tokens", "answer_tokens")
+"""Tokens in prompts, those of them whose state was kept from before, and tokens written."""
+_COUNTERS = ("effects", "tokens", "intervals")
+
 
 @dataclass
 class Tally:
@@ -27,6 +31,9 @@ class Tally:
         placed: valid answers that said whether the controller knows such observations.
         outside: of these, the ones that said no.
         predictions, settled, right: predictions made, settled and right.
+        effects: settled predictions by effect, class expected and class observed, written
+            ``hits_effect:increase>stagnant``.
+        tokens: read and written by language models, by kind (:attr:`Decision.details`).
         replacements: minibatches in which rows were replaced.
         intervals: how often two replacements lay so many minibatches apart.
         latencies_s: seconds from question to answer, one per answer received.
@@ -44,6 +51,8 @@ class Tally:
     predictions: int = 0
     settled: int = 0
     right: int = 0
+    effects: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
     replacements: int = 0
     intervals: Counter[int] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
@@ -58,6 +67,8 @@ class Tally:
         self.asked += 1
         if answer_s is not None:
             self.latencies_s.append(answer_s)
+        for kind in TOKENS:
+            self.tokens[kind] += int((decision.details or {}).get(kind, 0))
         if decision.outcome == "valid":
             self.replacing += decision.replace
             self.placed += decision.in_support is not None
@@ -67,8 +78,10 @@ class Tally:
     def effect(self, past: Past) -> None:
         """Count the predictions of a decision whose effects are known now."""
         for name, expected in _predictions(past.decision).items():
+            observed = getattr(past, name)
             self.settled += 1
-            self.right += expected == getattr(past, name)
+            self.right += expected == observed
+            self.effects[f"{name}:{expected}>{observed}"] += 1
 
     @classmethod
     def merge(cls, tallies: Iterable[Tally]) -> Tally:
@@ -88,6 +101,8 @@ class Tally:
             "decisions": len(latencies),
             "valid_share": _share(self.valid, self.asked),
             "pass_at_1": _share(self.right, self.settled),
+            "pass_at_1_constant": _best_constant(self.effects),
+            "pass_at_1_balanced": _balanced(self.effects),
             "replace_share": _share(self.replacing, self.valid),
             "outside_support": self.outside if self.placed else None,
             "outside_support_share": _share(self.outside, self.placed),
@@ -102,15 +117,18 @@ class Tally:
             "replacements": self.replacements,
             "replacement_interval_mean": _share(sum(intervals), len(intervals)),
             "replacement_interval_p50": _quantile(intervals, 0.5),
+            **{kind: self.tokens[kind] for kind in TOKENS if any(self.tokens.values())},
         }
 
     def to_state(self) -> dict[str, Any]:
         """Everything as plain values, to travel from a trainer to who merges."""
-        return {**vars(self), "intervals": sorted(self.intervals.items())}
+        counters = {name: sorted(getattr(self, name).items()) for name in _COUNTERS}
+        return {**vars(self), **counters}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Tally:
-        return cls(**{**state, "intervals": Counter(dict(state["intervals"]))})
+        counters = {name: Counter(dict(state[name])) for name in _COUNTERS}
+        return cls(**{**state, **counters})
 
 
 def _predictions(decision: Decision) -> dict[str, str]:
@@ -119,6 +137,27 @@ def _predictions(decision: Decision) -> dict[str, str]:
         "communication_effect": decision.expected_communication,
     }
     return {name: expected for name, expected in found.items() if expected is not None}
+
+
+def _best_constant(effects: Counter[str]) -> float | None:
+    """Share right of whoever always predicts the class that was observed most, per effect."""
+    observed: dict[str, Counter[str]] = {}
+    for key, count in effects.items():
+        name, _, classes = key.partition(":")
+        observed.setdefault(name, Counter())[classes.partition(">")[2]] += count
+    return _share(sum(max(c.values()) for c in observed.values()), effects.total())
+
+
+def _balanced(effects: Counter[str]) -> float | None:
+    """Mean share right over the classes observed, each counted alike, per effect."""
+    seen: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for key, count in effects.items():
+        name, _, classes = key.partition(":")
+        expected, _, observed = classes.partition(">")
+        seen[f"{name}:{observed}"] += count
+        right[f"{name}:{observed}"] += count if expected == observed else 0
+    return _share(sum(right[one] / seen[one] for one in seen), len(seen))
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 
@@ -37,9 +38,34 @@ def test_by_hand() -> None:
     # Two answers with two predictions each; one settled: hits right, communication wrong.
     assert (found["predictions"], found["predictions_unsettled"]) == (4, 2)
     assert found["pass_at_1"] == 0.5
+    assert found["pass_at_1_constant"] == 1.0
+    assert "prompt_tokens" not in found
     assert (found["invalid"], found["timeouts"], found["errors"]) == (1, 1, 1)
     # Nearest rank over 0.0, 0.1, 0.2, 0.3, 0.4.
     assert (found["latency_p50_s"], found["latency_p95_s"]) == (0.2, 0.4)
+
+
+def test_pass_at_1_beside_what_needs_no_skill() -> None:
+    tally = Tally()
+    # Of four settled predictions of each effect, %-Hits rose three times and stagnated once, and
+    # communication stagnated every time; predicted is always a rise and a fall.
+    for hits in ("increase", "increase", "increase", "stagnant"):
+        tally.effect(dataclasses.replace(past(RISES), hits_effect=hits))
+    found = tally.to_dict()
+    assert found["pass_at_1"] == 3 / 8
+    assert found["pass_at_1_constant"] == (3 + 4) / 8
+    # Right on all rises, on no stagnation of %-Hits, on no stagnation of communication.
+    assert found["pass_at_1_balanced"] == (1 + 0 + 0) / 3
+    assert tally.effects["communication_effect:decrease>stagnant"] == 4
+
+
+def test_tokens_add_up() -> None:
+    tally = Tally()
+    for read in (100, 50):
+        details = {"prompt_tokens": read, "answer_tokens": 2, "text": "…"}
+        tally.closed(Decision(True, details=details), 0.1)
+    found = tally.to_dict()
+    assert (found["prompt_tokens"], found["answer_tokens"], found["reused_tokens"]) == (150, 4, 0)
 
 
 def test_nothing_asked_is_null() -> None:
