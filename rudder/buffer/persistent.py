@@ -244,11 +244,7 @@ class PersistentBuffer:
     def load_state_dict(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Take over the state of a buffer of the same capacity, width, dtype and policy."""
         rows = state["rows"]
-        if int(state["capacity"]) != self.capacity or rows.shape != self._rows.shape:
-            raise BufferUseError(
-                f"the state is of a buffer of {int(state['capacity'])} slots of width "
-                f"{rows.shape[1]}, this one has {self.capacity} of width {self.width}"
-            )
+        self._check_alike(int(state["capacity"]), rows)
         inner = {k.removeprefix("ledger."): v for k, v in state.items() if k.startswith("ledger.")}
         self._ledger.load_state_dict(inner)
         self._rows = rows.astype(self.dtype)
@@ -264,12 +260,20 @@ class PersistentBuffer:
         if not isinstance(self._ledger, _CopiedLedger):
             self.load_state_dict(other.state_dict())
             return
+        self._check_alike(other.capacity, other._rows)
         other._committed("state")
         self._ledger.take_over(other._ledger)
         self._rows = other._rows.copy()
         self.filled = other.filled
         self._started = other._started
         self._open = None
+
+    def _check_alike(self, capacity: int, rows: Rows) -> None:
+        if capacity != self.capacity or rows.shape != self._rows.shape:
+            raise BufferUseError(
+                f"the state is of a buffer of {capacity} slots of width "
+                f"{rows.shape[1]}, this one has {self.capacity} of width {self.width}"
+            )
 
     def _committed(self, what: str) -> None:
         if self._open is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from typing import Any
@@ -176,14 +178,51 @@ def test_state_is_taken_over(spec: str) -> None:
         make().load_state_dict(state)
 
 
+@pytest.mark.parametrize("spec", ["score", "score-published", "massivegnn", "degree", "lfu"])
+def test_a_copy_goes_on_alike_and_leaves_the_original_alone(spec: str) -> None:
+    rng = np.random.default_rng(3)
+    accesses = [np.unique(rng.zipf(1.3, 30) % 300) for _ in range(90)]
+    first, alone, copy = make(20, 0, spec), make(20, 0, spec), make(20, 0, spec)
+    for buffer in (first, alone):
+        buffer.fill(np.arange(15))
+
+    def run(buffer: PersistentBuffer, nodes: np.ndarray) -> list[Any]:
+        plan = buffer.plan(nodes, REPLACE if nodes[-1] % 3 else None)
+        buffer.commit(plan)
+        return [plan.hits, plan.stale, plan.pull.tolist(), buffer.ids().tolist()]
+
+    for at, nodes in enumerate(accesses[:60]):
+        copy.take_over(first)  # again and again, into what the copy came to before
+        assert copy.filled == 15
+        foreseen = [run(copy, coming) for coming in accesses[at : at + 10]]
+        seen = run(alone, nodes)
+        assert foreseen[0] == seen == run(first, nodes)
+    copy.take_over(first)
+    assert [run(copy, nodes) for nodes in accesses[60:]] == [
+        run(first, nodes) for nodes in accesses[60:]
+    ]
+    with pytest.raises(BufferUseError, match="20 slots of width 0, this one has 4"):
+        make(4, 0, spec).take_over(first)
+
+
+def compiled() -> dict[str, list[Any]]:
+    """Signatures for which each kernel is compiled or loaded."""
+    modules = [
+        importlib.import_module(f"{kernels.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(kernels.__path__)
+    ]
+    return {
+        f"{kernel.__module__}.{name}": list(kernel.signatures)
+        for module in modules
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "signatures")
+    }
+
+
 def test_nothing_is_compiled_after_warm() -> None:
     warm()
-    before = {
-        name: list(kernel.signatures)
-        for name, kernel in vars(kernels).items()
-        if hasattr(kernel, "signatures") and not name.startswith("_")  # those are inlined
-    }
-    assert all(before.values()), [name for name, found in before.items() if not found]
+    before = compiled()
+    assert sum(map(bool, before.values())) > 10
     specs = ("score", "score-published", "massivegnn", "degree", "lru", "lfu-decay", "lookahead")
     for spec in specs:
         for width in (0, 5, 6):  # rows of 20 and 24 bytes: only the latter are whole words
@@ -199,8 +238,21 @@ def test_nothing_is_compiled_after_warm() -> None:
                 out = torch.zeros((len(ids), width)).numpy()
                 buffer.commit(plan, pulled, out, np.arange(len(ids), dtype=np.int32))
             buffer.load_state_dict(buffer.state_dict())
-    after = {name: list(getattr(kernels, name).signatures) for name in before}
-    assert after == before
+    assert compiled() == before
+
+
+def test_warm_loads_every_kernel_from_disk() -> None:
+    warm()  # if need be, the machine code is written here
+    code = (
+        "import sys; from rudder.buffer import warm; warm()\n"
+        "found = [k for name, module in list(sys.modules.items())\n"
+        "         if name.startswith('rudder.buffer.kernels.')\n"
+        "         for k in vars(module).values() if hasattr(k, 'stats')]\n"
+        "assert sum(sum(k.stats.cache_hits.values()) for k in found) > 10\n"
+        "missed = [k for k in found if k.stats.cache_misses]\n"
+        "assert not missed, missed"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 
 def test_import_is_light() -> None:
