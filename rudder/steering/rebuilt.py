@@ -42,7 +42,7 @@ def rebuild(run_dir: Path) -> Iterator[Asked]:
     """Every question of a run, in order of rank and time.
 
     Raises:
-        ResultError: no complete run lies there, or one whose journals are gone.
+        ResultError: no complete run lies there, or one whose journals are gone or of another run.
     """
     table = RunResult.load(run_dir).minibatches
     journals = sorted((run_dir / "ranks").glob("decisions-rank=*.jsonl"))
@@ -52,9 +52,11 @@ def rebuild(run_dir: Path) -> Iterator[Asked]:
     for fields in table.to_pylist():
         row = MinibatchRow(**fields)
         rows.setdefault(row.rank, []).append(row)
-    for path in journals:
-        task = _task(path)
-        yield from _of_rank(task, rows.get(task.rank, []), read_decisions(path))
+    # By number: names of files sort rank 10 before rank 2.
+    for task, path in sorted(((_task(path), path) for path in journals), key=lambda j: j[0].rank):
+        if task.rank not in rows:
+            raise ResultError(f"{path} is of rank {task.rank}, of which {run_dir} has no minibatch")
+        yield from _of_rank(task, rows[task.rank], read_decisions(path))
 
 
 def _task(path: Path) -> Task:
