@@ -11,9 +11,10 @@ from rudder.cli.options import AsJson, HomeDir, Plugins, Quiet, Verbose, plugin_
 from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
 from rudder.engine import Progress
+from rudder.errors import UsageError
 from rudder.home import Home
 from rudder.partition import ensure_partition
-from rudder.registries import DATASETS, PARTITIONERS
+from rudder.registries import DATASETS, PARTITIONERS, POLICIES
 from rudder.running import new_run_id, run_tracked
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -39,8 +40,14 @@ def trace(
         typer.Option(help="a real run on emulated hosts, or sampling in this process, unclocked"),
     ] = "distdgl",
     controller: Annotated[
-        str, typer.Option("--controller", "-c", help="what steers the recorded run (distdgl)")
-    ] = "none",
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--controller",
+            "-c",
+            help="what steers the recorded run (distdgl only); default: none",
+            show_default=False,
+        ),
+    ] = None,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
@@ -52,7 +59,13 @@ def trace(
     Which controller or policy ran while recording does not matter to a replay: it may change them,
     the buffer, the rate and the prefetch depth, and nothing else.
     """
-    asked, place, spec = Scenario.make(**scenario), Home.resolve(home), Spec.parse(controller)
+    asked, place = Scenario.make(**scenario), Home.resolve(home)
+    spec = Spec.parse(controller or "none")
+    if engine == "sampler" and controller is not None:
+        raise UsageError(
+            "--engine sampler runs no controller: leave --controller out, and give it to 'rudder "
+            "replay' instead"
+        )
     name = f"{Spec.parse(asked.graph).name}-{new_run_id()}"
     folder = trace_folder(out or place.traces / name)
     check_free(folder)
@@ -69,6 +82,7 @@ def _sample(scenario: Scenario, home: Home, folder: Path, report: Progress) -> N
     from rudder.distdgl.engine import PARTITION_SEED
     from rudder.trace.sampling import record_sampled
 
+    POLICIES.build(scenario.policy)
     DATASETS.check(scenario.graph)
     PARTITIONERS.check(scenario.partition_method)
     partition = ensure_partition(

@@ -12,18 +12,21 @@ from rudder.trace.format import SUFFIX
 def trace_folder(path: Path) -> Path:
     """The directory of a trace that is to be made at ``path``: absolute, named ``….trace``."""
     path = path.expanduser().resolve()
-    return path if path.suffix == SUFFIX else path.with_name(path.name + SUFFIX)
+    return path if path.suffix == SUFFIX else path.parent / (path.name + SUFFIX)
 
 
 def find_trace(text: str, home: Home) -> Path:
-    """The directory that a user means: a registered name, a path, or a name under ``traces/``.
+    """The directory that a user means: a path, a name under ``traces/``, or a registered name.
+
+    ``.trace`` may be left out, as where the trace was made.
 
     Raises:
         MissingPathError: none of them.
     """
     from rudder.registries import TRACES
 
-    for path in (Path(text).expanduser(), home.traces / text, home.traces / (text + SUFFIX)):
+    given = Path(text).expanduser()
+    for path in (given, trace_folder(given), home.traces / text, home.traces / (text + SUFFIX)):
         if path.is_dir():
             return path.resolve()
     try:

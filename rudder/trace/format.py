@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -158,16 +159,23 @@ class Manifest:
         try:
             values["scenario"] = Scenario.make(**values["scenario"])
             for name in ("part_nodes", "halo_nodes"):
-                values[name] = tuple(values[name])
+                values[name] = _counts(name, *values[name])
+            for name in ("nodes", "edges", "feature_bytes"):
+                _counts(name, values[name])
             manifest = cls(**values)
         except (KeyError, TypeError, ScenarioError) as error:
             raise TraceError(
                 f"{folder / MANIFEST_FILE} is no manifest of a trace: {error}; record it again"
             ) from error
-        if manifest.nodes != sum(manifest.part_nodes) or manifest.parts != manifest.scenario.parts:
+        if (
+            manifest.nodes != sum(manifest.part_nodes)
+            or manifest.parts != manifest.scenario.parts
+            or manifest.parts != len(manifest.halo_nodes)
+        ):
             raise TraceError(
                 f"{folder / MANIFEST_FILE} contradicts itself: {manifest.nodes} nodes in parts of "
-                f"{manifest.part_nodes}, scenario of {manifest.scenario.parts} parts"
+                f"{manifest.part_nodes}, halos of {manifest.halo_nodes}, scenario of "
+                f"{manifest.scenario.parts} parts"
             )
         return manifest
 
@@ -198,11 +206,18 @@ class RankFacts:
         Raises:
             TraceError: missing, damaged, of another trace, rank or schema version.
         """
+        if not folder.is_dir():
+            raise TraceError(
+                f"{folder} is missing: the recorder ended before it began rank {rank}, or its "
+                "directory was not copied; copy it anew or record the trace again"
+            )
         values = read_json(folder / RANK_FILE)
         check_origin(folder / RANK_FILE, values.pop("trace_id", None), trace_id)
         check_rank(folder / RANK_FILE, values.get("rank"), rank)
         try:
-            return cls(**{**values, "minibatches": tuple(values["minibatches"])})
+            if values["rows"] is not None:
+                _counts("rows", values["rows"])
+            return cls(**{**values, "minibatches": _counts("minibatches", *values["minibatches"])})
         except (KeyError, TypeError) as error:
             raise TraceError(f"{folder / RANK_FILE} does not describe a rank: {error}") from error
 
@@ -241,16 +256,51 @@ def check_origin(path: Path, found: str | None, trace_id: str) -> None:
 
 
 def check_rank(path: Path, found: int | str | None, rank: int) -> None:
-    """Raises TraceError: the file says that it is another rank's; it need not say whose it is."""
-    if found is not None and str(found) != str(rank):
+    """Raises TraceError: the file does not say that it is this rank's.
+
+    One that says nothing is refused too: the ids of two trainers of one part look alike, so that
+    nothing else would tell that they were mixed up.
+    """
+    if found is None:
+        raise TraceError(f"{path} does not say of which rank it is; record the trace again")
+    if str(found) != str(rank):
         raise TraceError(f"{path} is of rank {found}; files of two ranks were mixed up")
 
 
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write with the schema version; whole or not at all."""
+def _counts(name: str, *values: Any) -> tuple[int, ...]:
+    """The values; TypeError: one is no count."""
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise TypeError(f"{name} must be counts, found {value!r}")
+    return values
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """Where to write a file's content, which then becomes ``path``: whole or not at all.
+
+    Raises:
+        TraceError: it cannot be written, such as on a full disk; nothing half is left.
+    """
     scratch = path.with_name(path.name + ".part")
-    scratch.write_text(json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2) + "\n")
-    scratch.replace(path)
+    try:
+        yield scratch
+        scratch.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            scratch.unlink()
+        raise TraceError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write with the schema version; whole or not at all.
+
+    Raises:
+        TraceError: as :func:`written`.
+    """
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **values}, indent=2) + "\n"
+    with written(path) as scratch:
+        scratch.write_text(text)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -184,7 +184,8 @@ class Trace:
 
 def _parts_of(folder: Path, manifest: Manifest, facts: RankFacts) -> tuple[_Part, ...]:
     """The closed parts of a rank, their footers checked."""
-    names = sorted(path.name for path in folder.glob("part-*.parquet"))
+    # Numbers have five digits at least: shorter names come first.
+    names = sorted((p.name for p in folder.glob("part-*.parquet")), key=lambda n: (len(n), n))
     parts: list[_Part] = []
     step = 0
     for number, name in enumerate(names):
@@ -277,10 +278,14 @@ def _checked(
     path: Path, batch: pa.RecordBatch, nodes: int, owned: tuple[int, int], step: int, epoch: int
 ) -> list[TraceRow]:
     """The rows of a batch, checked all at once: this is on the way of every replayed id."""
-    if any(column.null_count for column in batch.columns):
-        raise TraceError(f"{path} has missing values")
     column = {name: batch.column(name) for name in SCHEMA.names}
     lists = column.pop("remote_ids")
+    if any(array.null_count for array in (lists, lists.values, *column.values())):
+        raise TraceError(f"{path} has missing values")
+    for name, array in column.items():
+        values = _numpy(array)
+        if not ((values >= 0) & (values < np.inf)).all():
+            raise TraceError(f"{path}: {name} must be finite and 0 or more (0 = not measured)")
     plain = {name: _numpy(array).tolist() for name, array in column.items()}
     ends = _numpy(lists.offsets)
     ids: Ids = _numpy(lists.values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import accumulate
 from pathlib import Path
 
@@ -31,7 +32,10 @@ NEIGHBOURS = 1
 def record_sampled(
     scenario: Scenario, partition: Partition, folder: Path, progress: Progress
 ) -> None:
-    """Sample every rank's minibatches and write them as a trace. Memory: the graph and one part.
+    """Sample every rank's minibatches and write them as a trace.
+
+    The ranks go on together, so that all have about as much if this is interrupted. Memory: the
+    graph and one open part per rank.
 
     Raises:
         ScenarioError: a rank without training nodes, or more communities than a part has nodes.
@@ -57,13 +61,17 @@ def record_sampled(
     )
     manifest = Manifest.of(scenario, partition, "sampler", _trace_id(scenario, partition))
     start_partition_trace(folder, manifest, partition)
-    total, done = len(ranks) * sum(planned), 0
-    for rank, seeds in enumerate(ranks):
-        with TraceWriter(folder, manifest, RankFacts(rank, planned, seeds_digest(seeds))) as writer:
-            for row in _sampled(scenario, manifest, edges, rank, seeds, groups[rank], planned):
-                writer.append(row)
-                done += 1
-                progress("sample", done / total)
+    with ExitStack() as stack:
+        recordings = []
+        for rank, seeds in enumerate(ranks):
+            facts = RankFacts(rank, planned, seeds_digest(seeds))
+            writer = stack.enter_context(TraceWriter(folder, manifest, facts))
+            rows = _sampled(scenario, manifest, edges, rank, seeds, groups[rank], planned)
+            recordings.append((writer, rows))
+        for done in range(1, sum(planned) + 1):
+            for writer, rows in recordings:
+                writer.append(next(rows))
+            progress("sample", done / sum(planned))
 
 
 def _sampled(

@@ -27,6 +27,7 @@ from rudder.trace.format import (
     halo_path,
     part_file,
     rank_folder,
+    written,
 )
 
 
@@ -106,7 +107,8 @@ class TraceWriter:
         """Add the next minibatch; its ids are copied when the part is closed.
 
         Raises:
-            TraceError: out of order, ids not ascending, or the writer is closed.
+            TraceError: out of order, ids not ascending, a count or seconds below 0 or not finite,
+                the writer is closed, or the part cannot be written.
         """
         ids = row.remote_ids
         if self._closed:
@@ -120,6 +122,12 @@ class TraceWriter:
             raise TraceError(
                 f"{self.folder}, minibatch {row.step}: remote_ids must be int64, 1-D and ascending "
                 f"without repeats; found {ids.dtype} {ids.shape}"
+            )
+        measured = (row.local, row.seeds, row.sample_s, row.fetch_s, row.compute_s, row.stall_s)
+        if not all(0 <= value < np.inf for value in measured):
+            raise TraceError(
+                f"{self.folder}, minibatch {row.step}: counts and seconds must be finite and 0 or "
+                f"more (0 = not measured); found {measured}"
             )
         self._step, self._epoch = row.step + 1, row.epoch
         self._rows.append(row)
@@ -181,12 +189,8 @@ class TraceWriter:
 
 def _write(table: pa.Table, path: Path, encodings: dict[str, str]) -> None:
     """Encoded by deltas (ids are ascending), compressed, with checksums; then renamed."""
-    scratch = path.with_name(path.name + ".part")
-    try:
+    with written(path) as scratch:
         pq.write_table(
             table, scratch, compression="zstd", compression_level=6, use_dictionary=False,
             column_encoding=encodings, write_page_checksum=True, write_statistics=False,
         )  # fmt: skip
-        scratch.replace(path)
-    except OSError as error:
-        raise TraceError(f"cannot write {path}: {error}") from error

@@ -102,6 +102,8 @@ def wait_until(done: Callable[[], bool], seconds: float = 150) -> None:
         (["debain"], 2, "did you mean 'debian'"),
         (["debian", "--engine", "samplr"], 2, "--engine"),
         (["debian", "--partition-method", "meits", "--engine", "sampler"], 2, "'metis'"),
+        (["debian", "--policy", "scor", "--engine", "sampler"], 2, "did you mean 'score'"),
+        (["debian", "-c", "always", "--engine", "sampler"], 2, "runs no controller"),
         (["debian", "--batch-size-at", "9=5"], 2, "epoch 9"),
         (["rmat:nodes=64,edges=200", "--parts", "2", "--seed-order", "communities", "--phases",
           "60", "--engine", "sampler", "--partition-method", "random"], 2, "phases = 60"),
@@ -120,6 +122,9 @@ def test_wrong_input_is_one_clear_error(
 
 def test_names_paths_and_suffixes(home: Home, tmp_path: Path) -> None:
     assert trace_folder(tmp_path / "a") == trace_folder(tmp_path / "a.trace")
+    assert trace_folder(Path("/")) == Path("/.trace")
+    (tmp_path / "a.trace").mkdir()
+    assert find_trace(str(tmp_path / "a"), home) == tmp_path / "a.trace"  # as it was made
     with pytest.raises(MissingPathError, match=r"no trace at .*debian-dmeo.*'debian-demo'"):
         find_trace("debian-dmeo", home)
     assert "debian-demo" in TRACES.names()

@@ -17,7 +17,7 @@ from rudder.partition import Partition, ensure_partition
 from rudder.partition_graph import in_edges, train_nodes
 from rudder.scenario import Scenario
 from rudder.seeding import epoch_order, seed_groups, split_evenly
-from rudder.trace import Trace, seeds_digest
+from rudder.trace import Trace, seeds_digest, writer
 from rudder.trace.sampling import record_sampled
 
 GRAPH, PARTS = "sbm:nodes=900,classes=3", 3
@@ -99,6 +99,24 @@ def test_a_smaller_fan_out_samples_less_from_its_epoch_on(record: Record) -> Non
         np.mean([r.remote_ids.size for r in trace.minibatches(0) if r.epoch == e]) for e in (0, 1)
     ]
     assert sizes[1] < 0.5 * sizes[0]
+
+
+def test_an_interrupted_sampler_leaves_as_much_of_every_rank(
+    partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MAX_ROWS", 2)
+    scenario = Scenario.make(graph=GRAPH, parts=PARTS, epochs=4, batch_size=30)
+
+    def interrupt(phase: str, share: float) -> None:
+        if phase == "sample" and share > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record_sampled(scenario, partition, tmp_path / "t.trace", interrupt)
+    trace = Trace.open(tmp_path / "t.trace")
+    planned = sum(trace.facts[0].minibatches)
+    assert not trace.complete
+    assert [trace.length(rank) for rank in trace.ranks] == [planned // 2 + 1] * PARTS
 
 
 def test_what_cannot_be_sampled_is_refused(record: Record, partition: Partition) -> None:

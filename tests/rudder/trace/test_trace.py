@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,16 @@ from hypothesis import strategies as st
 from rudder.buffer import fill_ids
 from rudder.errors import MissingPathError, PathTakenError, TraceError
 from rudder.scenario import Scenario
-from rudder.trace import Manifest, RankFacts, Trace, TraceRow, TraceWriter, start_trace, writer
+from rudder.trace import (
+    Manifest,
+    RankFacts,
+    Trace,
+    TraceRow,
+    TraceWriter,
+    reader,
+    start_trace,
+    writer,
+)
 
 NODES, OWN = 1000, 500
 DEGREE = np.random.default_rng(0).integers(0, 40, NODES).astype(np.int32)
@@ -228,6 +239,34 @@ def a_manifest_of_something_else(trace: Path) -> None:
     (trace / "manifest.json").write_text('{"schema_version": 1, "name": "app"}')
 
 
+def a_manifest_of_no_counts(trace: Path) -> None:
+    edit(trace / "manifest.json", part_nodes=["500", "500"])
+
+
+def a_manifest_below_nothing(trace: Path) -> None:
+    edit(trace / "manifest.json", part_nodes=[NODES + 1, -1])
+
+
+def a_manifest_with_a_halo_less(trace: Path) -> None:
+    edit(trace / "manifest.json", halo_nodes=[100])
+
+
+def facts_of_no_counts(trace: Path) -> None:
+    edit(trace / "rank=1" / "rank.json", rows="10")
+
+
+def facts_of_no_rank(trace: Path) -> None:
+    edit(trace / "rank=1" / "rank.json", rank=None)
+
+
+def a_part_of_no_rank(trace: Path) -> None:
+    """Two trainers of one part sample alike: only this tells that their parts were mixed up."""
+    path = trace / "rank=0" / "part-00000.parquet"
+    table = pq.read_table(path, partitioning=None)
+    kept = {k: v for k, v in table.schema.metadata.items() if k != b"rudder.rank"}
+    pq.write_table(table.replace_schema_metadata(kept), path)
+
+
 def swap_the_parts(trace: Path) -> None:
     a, b = (trace / "rank=0" / f"part-0000{k}.parquet" for k in (0, 1))
     kept = a.read_bytes()
@@ -286,6 +325,20 @@ def missing_values(trace: Path) -> None:
     rewrite(trace, lambda t: t.set_column(3, "local", local))
 
 
+def a_missing_id(trace: Path) -> None:
+    column = pa.array([[OWN, None], [], [], []], pa.list_(pa.int64()))
+    rewrite(trace, lambda t: t.set_column(2, "remote_ids", column))
+
+
+def seconds_that_are_none(trace: Path) -> None:
+    column = pa.array([1.0, float("nan"), 2.0, 3.0], pa.float64())
+    rewrite(trace, lambda t: t.set_column(7, "compute_s", column))
+
+
+def a_count_below_nothing(trace: Path) -> None:
+    rewrite(trace, lambda t: t.set_column(4, "seeds", pa.array([1, 2, -1, 3], pa.int32())))
+
+
 def other_ids(*ids: list[int]) -> Callable[[Path], None]:
     def spoil(trace: Path) -> None:
         column = pa.array(ids, pa.list_(pa.int64()))
@@ -305,7 +358,7 @@ ON_OPENING: list[tuple[Callable[[Path], None], str]] = [
     (truncate, r"rank=1/part-00001.parquet is missing, truncated or damaged"),
     (lose_a_part_in_the_middle, r"lacks part-00001.parquet.*in the middle"),
     (lose_the_last_part, r"rank=0 is truncated: its recorder wrote 10 minibatches, 8"),
-    (lose_a_rank, r"rank=1 is no trace: no rank.json"),
+    (lose_a_rank, r"rank=1 is missing: the recorder ended before it began rank 1"),
     (lose_the_manifest, r"is no trace: no manifest.json"),
     (spoil_the_manifest, r"manifest.json is damaged"),
     (another_schema, r"schema version 2, this Rudder reads 1"),
@@ -313,6 +366,12 @@ ON_OPENING: list[tuple[Callable[[Path], None], str]] = [
     (another_parts_schema, r"part-00000.parquet has schema version 2"),
     (a_manifest_that_contradicts_itself, r"contradicts itself"),
     (a_manifest_of_something_else, r"no manifest of a trace"),
+    (a_manifest_of_no_counts, r"no manifest of a trace: part_nodes must be counts, found '500'"),
+    (a_manifest_below_nothing, r"part_nodes must be counts, found -1"),
+    (a_manifest_with_a_halo_less, r"contradicts itself"),
+    (facts_of_no_counts, r"does not describe a rank: rows must be counts, found '10'"),
+    (facts_of_no_rank, r"rank.json does not say of which rank it is"),
+    (a_part_of_no_rank, r"part-00000.parquet does not say of which rank it is"),
     (swap_the_parts, r"starts at minibatch 4 where 0 was due"),
     (a_part_of_another_trace, r"belongs to the trace 'far'"),
     (a_rank_of_another_trace, r"belongs to the trace 'far'"),
@@ -325,6 +384,9 @@ ON_OPENING: list[tuple[Callable[[Path], None], str]] = [
 ON_READING: list[tuple[Callable[[Path], None], str]] = [
     (rows_out_of_order, r"rows are out of order"),
     (missing_values, r"has missing values"),
+    (a_missing_id, r"has missing values"),
+    (seconds_that_are_none, r"compute_s must be finite and 0 or more"),
+    (a_count_below_nothing, r"seeds must be finite and 0 or more"),
     (other_ids([OWN], [OWN, OWN], [], []), r"not ascending or repeat"),
     (other_ids([OWN, OWN + 2, OWN + 1], [], [], []), r"not ascending or repeat"),
     (other_ids([OWN], [], [OWN - 1], []), r"not a remote node of this rank"),
@@ -429,6 +491,8 @@ def test_another_graph_or_partition_is_refused(trace: Path) -> None:
         ([row(0, [OWN], epoch=1), row(1, [OWN])], "epoch 0 came"),
         ([row(0, [OWN, OWN])], "ascending"),
         ([TraceRow(0, 0, np.array([1.5]), 1, 1)], "float64"),
+        ([TraceRow(0, 0, np.array([OWN]), -1, 1)], "counts and seconds must be finite and 0"),
+        ([row(0, [OWN], seconds=float("inf"))], "counts and seconds must be finite and 0"),
     ],
 )
 def test_a_writer_refuses_what_no_reader_would_take(
@@ -452,6 +516,46 @@ def test_nothing_is_recorded_over_something_else(trace: Path, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(PathTakenError, match="not empty"):
         start_trace(tmp_path / "file", manifest(), HALOS, DEGREE)
+
+
+def test_more_parts_than_their_names_have_digits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (reader, writer):
+        monkeypatch.setattr(module, "part_file", "part-{}.parquet".format)
+    monkeypatch.setattr(writer, "MAX_ROWS", 1)
+    rows = {0: [row(k, [OWN + k]) for k in range(12)], 1: [row(0, [1])]}
+    trace = Trace.open(record(tmp_path / "t", rows))
+    assert [r.remote_ids.tolist() for r in trace.minibatches(0)] == [[OWN + k] for k in range(12)]
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Every file ends at 10 bytes: as where the disk is full, without filling one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half(tmp_path: Path) -> None:
+    head, facts = manifest(), RankFacts(0, (2,), "s")
+    with (
+        full_disk(),
+        pytest.raises(TraceError, match=r"cannot write .*halo-0\.parquet: .*File too"),
+    ):
+        start_trace(tmp_path / "a", head, HALOS, DEGREE)
+    start_trace(tmp_path / "t", head, HALOS, DEGREE)
+    with full_disk(), pytest.raises(TraceError, match=r"cannot write .*rank\.json: File too"):
+        TraceWriter(tmp_path / "t", head, facts)
+    (tmp_path / "t" / "rank=0").rmdir()
+    recording = TraceWriter(tmp_path / "t", head, facts)
+    recording.append(row(0, [OWN]))
+    with full_disk(), pytest.raises(TraceError, match=r"cannot write .*part-00000\.parquet"):
+        recording.close()
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_closed_writer_takes_nothing(trace: Path, tmp_path: Path) -> None:
