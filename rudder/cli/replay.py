@@ -66,8 +66,9 @@ def replay(
 ) -> None:
     """Replay a recorded trace through the buffer: exact counts, modelled seconds, and bounds.
 
-    Options that are not given are as recorded. min_fetched is Belady's MIN from the same fill,
-    regret the rows fetched against it.
+    Options that are not given are as recorded; only a run that was recorded without a buffer is
+    replayed with the default one. min_fetched is Belady's MIN from the same fill, regret the rows
+    fetched against it.
     """
     from rudder.running import run_tracked
     from rudder.tracking import Tracker
@@ -80,11 +81,16 @@ def replay(
         record_decisions=decisions,
         oracle=None if oracle is None else Spec.parse(oracle),
     )
+    asked = engine.scenario.change(**scenario)
+    if "buffer" not in scenario and not asked.buffer:
+        # As 'rudder trace' records under its default controller, which fetches everything.
+        asked = asked.change(buffer=Scenario.model_fields["buffer"].default)
+        say(f"recorded without a buffer; replayed with --buffer {asked.buffer}")
     tracker = Tracker(place, tracking_uri) if track else None
     with progress(quiet=quiet or as_json) as report:
         result = run_tracked(
-            engine.scenario.change(**scenario), Spec.parse(controller), place, tracker, report,
-            engine=engine, plugins=plugin_files(),
+            asked, Spec.parse(controller), place, tracker, report, engine=engine,
+            plugins=plugin_files(),
         )  # fmt: skip
     emit({"trace": str(engine.trace.folder), **describe(result)}, as_json=as_json)
     say(f"run directory: {result.run_dir}")

@@ -85,8 +85,9 @@ class MinBound:
 
     def _reserve_minibatch(self) -> None:
         if self._minibatch >= len(self._free):
-            self._free = np.concatenate([self._free, np.zeros_like(self._free)])
-            self._below = np.concatenate([self._below, np.zeros_like(self._free)])
+            more = np.zeros_like(self._free)
+            self._free = np.concatenate([self._free, more])
+            self._below = np.concatenate([self._below, more])
 
 
 @jit

@@ -9,7 +9,7 @@ from typing import Any
 
 from rudder.buffer import resolve_capacity
 from rudder.engine import Engine, RunOptions
-from rudder.errors import ScenarioError
+from rudder.errors import ScenarioError, SpecError
 from rudder.policies.base import Policy
 from rudder.registries import POLICIES
 from rudder.replay.clock import RecordedTime, TimeModel
@@ -17,7 +17,7 @@ from rudder.replay.run import ReplayRun, ratio
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.steering import resolve
+from rudder.steering import build_controller, resolve
 from rudder.trace import Trace
 
 FREE = ("policy", "fill", "buffer", "prefetch_depth", "mode", "rate", "rate_at", "seed")
@@ -83,6 +83,7 @@ class ReplayEngine(Engine):
         Raises:
             ScenarioError: a field that the trace fixes was changed.
             CapacityError: a buffer larger than what it could hold.
+            SpecError, PairingError: an oracle that could not be asked.
         """
         scenario, controller = super().check(scenario, controller)
         recorded, manifest = self.scenario, self.trace.manifest
@@ -98,7 +99,20 @@ class ReplayEngine(Engine):
             )
         for part, halo in enumerate(manifest.halo_nodes):
             resolve_capacity(scenario.buffer, halo, manifest.remote_nodes(part))
+        if self._oracle is not None:
+            self._check_oracle(scenario, self._oracle)
         return scenario, controller
+
+    def _check_oracle(self, scenario: Scenario, oracle: Spec) -> None:
+        """Told before the replay, which the oracle's own one only follows."""
+        build_controller(oracle)
+        if "latency_s" in oracle.params:
+            raise SpecError(
+                f"oracle {str(oracle)!r}: it answers at the latency of the run that is compared "
+                "with it; give latency_s to the controller"
+            )
+        if not _decides_itself(scenario):
+            resolve(scenario, oracle)
 
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
         """Replay under a controller; ``verify`` and the partitions of ``options`` play no part.
@@ -122,8 +136,7 @@ class ReplayEngine(Engine):
     def _beside(self, run: ReplayRun, result: RunResult) -> dict[str, Any]:
         """The same run under the oracle, where timing is a controller's at all."""
         fetched = seconds = None
-        policy: Policy = POLICIES.build(run.run.scenario.policy)
-        if self._oracle is not None and not policy.tags.self_deciding:
+        if self._oracle is not None and not _decides_itself(run.run.scenario):
             resolved = resolve(run.run.scenario, self._oracle)
             latency_s = run.latency_s
             if latency_s is None:
@@ -140,3 +153,9 @@ class ReplayEngine(Engine):
                 None if fetched is None else ratio(result.summary["fetched"], fetched)
             ),
         }
+
+
+def _decides_itself(scenario: Scenario) -> bool:
+    """Timing is not a controller's at all under this policy."""
+    policy: Policy = POLICIES.build(scenario.policy)
+    return policy.tags.self_deciding

@@ -50,14 +50,18 @@ def read_answers(path: Path, rank: int) -> dict[int, Decision]:
     """The valid answers of a rank by the step that they applied at.
 
     Reads a run's ``decisions.jsonl`` and a rank's journal (:mod:`rudder.steering.journal`) alike.
+    A last line that a crash cut short is left out, as there.
 
     Raises:
         ControllerError: the file cannot be read, or holds a line that is no record of a decision.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Every whole line ends in a newline: what follows the last one was cut short.
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     except OSError as error:
         raise ControllerError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ControllerError(f"{path} holds no decisions: {error}") from error
     found: dict[int, Decision] = {}
     for number, line in enumerate(lines, start=1):
         try:

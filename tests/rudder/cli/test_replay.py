@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rudder.home import Home
 from rudder.result import SUMMARY_KEYS
+from rudder.scenario import Scenario
+from rudder.trace import find_trace
 
 Cli = Callable[..., Any]
 
@@ -47,6 +52,7 @@ def test_an_oracle_is_asked_for(cli: Cli) -> None:
         (["debian-demo", "--policy", "scor"], "did you mean 'score'"),
         (["debian-demo", "--batch-size", "7"], "No such option"),
         (["debian-demo", "-c", "recorded"], "recorded:run=DIRECTORY"),
+        (["debian-demo", "--oracle", "timing-orcale"], "did you mean 'timing-oracle'"),
         (["debian-demo", "--buffer", "1000000"], "at most"),
     ],
 )
@@ -54,6 +60,24 @@ def test_wrong_use_is_told(cli: Cli, arguments: list[str], message: str) -> None
     ran = cli("replay", *arguments)
     assert ran.code == 2
     assert message in ran.err
+
+
+def test_a_run_without_a_buffer_is_replayed_with_one(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """As ``rudder trace`` records it under its default controller."""
+    shutil.copytree(find_trace("debian-demo", home), tmp_path / "plain.trace")
+    path = tmp_path / "plain.trace" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["scenario"]["buffer"] = 0
+    path.write_text(json.dumps(manifest))
+    ran = cli("replay", "plain", "-c", "static", "--no-decisions", "--json")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    assert told["buffer"] == Scenario().buffer
+    assert told["hits"] > 0
+    assert "recorded without a buffer; replayed with --buffer 0.25" in ran.err
+    nothing = cli("replay", "plain", "-c", "static", "--buffer", "0", "--no-decisions", "--json")
+    told = json.loads(nothing.out)
+    assert (told["buffer"], told["hits"], told["regret"]) == (0, 0, 1)
 
 
 def test_training_refuses_a_controller_that_needs_a_trace(cli: Cli) -> None:

@@ -63,7 +63,9 @@ def test_long_traces_grow_its_arrays() -> None:
     rng = np.random.default_rng(0)
     trace = [rng.choice(3000, rng.integers(0, 40), replace=False).tolist() for _ in range(2500)]
     filled = list(range(50))
-    assert bound(60, filled, trace)[1] == belady_fast(60, filled, trace)
+    found, hits = bound(60, filled, trace)
+    assert hits == belady_fast(60, filled, trace)
+    assert len(found._below) == len(found._free) + 1  # two int64 per minibatch, and no more
 
 
 def belady_fast(capacity: int, filled: Sequence[int], trace: Minibatches) -> list[int]:

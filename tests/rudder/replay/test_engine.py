@@ -15,12 +15,20 @@ from hypothesis import strategies as st
 from rudder.buffer import PersistentBuffer
 from rudder.conformance.situations import task
 from rudder.decision import Decision
-from rudder.errors import CapacityError, ControllerError, ReplayOnlyError, ScenarioError, SpecError
+from rudder.errors import (
+    CapacityError,
+    ControllerError,
+    ReplayOnlyError,
+    ScenarioError,
+    SpecError,
+    UnknownNameError,
+)
 from rudder.plugins import load_file
 from rudder.registries import CONTROLLERS, ENGINES, POLICIES
 from rudder.replay.bounds import MinBound
 from rudder.replay.clock import TimeModel, TrainerClock
 from rudder.replay.engine import ReplayEngine
+from rudder.replay.recorded import read_answers
 from rudder.result import MINIBATCH_SCHEMA, SUMMARY_KEYS, RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -243,9 +251,22 @@ def test_recorded_needs_a_run(trace: Trace, replay: Replay, tmp_path: Path) -> N
         replay(trace, "recorded")
     with pytest.raises(ControllerError, match=r"nowhere.*cannot be read"):
         replay(trace, f"recorded:run={tmp_path / 'nowhere'}")
+    (tmp_path / "binary.jsonl").write_bytes(b"PAR1\xff\n")
+    with pytest.raises(ControllerError, match=r"binary\.jsonl holds no decisions"):
+        replay(trace, f"recorded:run={tmp_path / 'binary.jsonl'}")
     (tmp_path / "broken.jsonl").write_text('{"rank": 0}\n')
     with pytest.raises(ControllerError, match=r"broken\.jsonl:1 is no record of a decision"):
         replay(trace, f"recorded:run={tmp_path / 'broken.jsonl'}")
+
+
+def test_a_journal_that_a_crash_cut_short_is_fed_back(
+    trace: Trace, replay: Replay, tmp_path: Path
+) -> None:
+    first = replay(trace, "random:p=0.5")
+    assert first.run_dir is not None
+    journal = first.run_dir / "ranks" / "decisions-rank=0.jsonl"
+    (tmp_path / "cut.jsonl").write_text(journal.read_text() + '{"kind":"decision","rank":0,"que')
+    assert read_answers(tmp_path / "cut.jsonl", 0) == read_answers(journal, 0) != {}
 
 
 FORESIGHT = '''
@@ -357,6 +378,29 @@ def test_the_oracle_refuses_what_makes_no_sense(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         replay(trace, spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "policy", "error", "message"),
+    [
+        ("timing-orcale", "score", UnknownNameError, "did you mean 'timing-oracle'"),
+        ("timing-orcale", "lru", UnknownNameError, "did you mean 'timing-oracle'"),
+        ("timing-oracle:horizon=0", "score", SpecError, "horizon must be a count from 1"),
+        ("timing-oracle:latency_s=1", "score", SpecError, "latency of the run"),
+    ],
+)
+def test_a_wrong_oracle_is_told_before_the_replay(
+    spec: str, policy: str, error: type[Exception], message: str, trace: Trace
+) -> None:
+    engine = ReplayEngine(trace, oracle=Spec.parse(spec))
+    with pytest.raises(error, match=message):
+        engine.check(engine.scenario.change(policy=policy), Spec("always"))
+
+
+def test_an_oracle_goes_with_a_policy_that_decides_itself(trace: Trace) -> None:
+    """There is no regret to it then; that is no wrong use."""
+    engine = ReplayEngine(trace, oracle=Spec("timing-oracle"))
+    engine.check(engine.scenario.change(policy="lru"), Spec("always"))
 
 
 @pytest.mark.parametrize("controller", ["timing-oracle", "recorded"])
