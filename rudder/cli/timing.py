@@ -11,14 +11,16 @@ from rudder.cli.options import AsJson, HomeDir, Quiet, Verbose
 from rudder.cli.output import emit, progress, say
 from rudder.cli.train import Controller
 from rudder.engine import Progress, RunOptions
+from rudder.errors import MissingPathError, PartitionError
 from rudder.home import Home
+from rudder.partition import Partition
 from rudder.replay.engine import ReplayEngine
 from rudder.result import RunResult
 from rudder.running import new_run_id
 from rudder.spec import Spec
 from rudder.timing.fitting import calibrate
 from rudder.timing.machine import BURST_BYTES, Machine
-from rudder.timing.scale import Shape, Target, estimate
+from rudder.timing.scale import Shape, Target, check_comparable, estimate
 from rudder.timing.traffic import Traffic
 from rudder.trace import Trace
 from rudder.trace.find import find_trace
@@ -55,14 +57,26 @@ def calibrate_time(
     rudder train debian -c none --prefetch-depth 0 --epochs 9 --batch-size-at 3=50
     --batch-size-at 7=200 --rate-at 5=100
     """
-    found = find_trace(trace, Home.resolve(home))
-    machine = calibrate(
-        RunResult.load(run), Traffic.of(Trace.open(found)), cores=cores, burst_bytes=burst
-    )
+    folder, out = run.expanduser().resolve(), out.expanduser().resolve()
+    if not folder.is_dir():
+        raise MissingPathError(f"no run at {folder}; 'rudder train' tells where it keeps one")
+    opened = Trace.open(find_trace(trace, Home.resolve(home)))
+    real = RunResult.load(folder)
+    _check_same_partition(opened, real)
+    machine = calibrate(real, Traffic.of(opened), cores=cores, burst_bytes=burst)
     machine.save(out)
     parameters = {name: value for name, value in vars(machine).items() if name != "source"}
     emit({"run": machine.source["run_id"], **parameters}, as_json=as_json)
     say(f"calibration: {out}; use it with 'rudder replay --time {out}' and 'rudder estimate'")
+
+
+def _check_same_partition(trace: Trace, run: RunResult) -> None:
+    """Raises TraceError: the trace is of another graph or partition than the run."""
+    try:
+        partition = Partition.load(Path(run.details["partition"]))
+    except (KeyError, PartitionError):  # gone meanwhile: the number of ranks is compared still
+        return
+    trace.check_matches(partition.graph_digest, partition.digest)
 
 
 def estimate_scale(
@@ -98,9 +112,11 @@ def estimate_scale(
     same method at the most parts, predicted from the others, is told beside it.
     """
     place, machine = Home.resolve(home), Machine.load(time)
+    opened = [Trace.open(find_trace(name, place)) for name in traces]
+    check_comparable(opened)
     with progress(quiet=quiet or as_json) as report:
-        shapes = [_shape(name, place, controller, policy, buffer, report) for name in traces]
-    first = Trace.open(find_trace(traces[0], place))
+        shapes = [_shape(trace, place, controller, policy, buffer, report) for trace in opened]
+    first = opened[0]
     manifest, scenario = first.manifest, first.manifest.scenario
     size = first.facts[0].minibatches[0]
     target = Target(
@@ -141,9 +157,8 @@ def estimate_scale(
 
 
 def _shape(
-    name: str, place: Home, controller: str, policy: str, buffer: float, report: Progress
+    trace: Trace, place: Home, controller: str, policy: str, buffer: float, report: Progress
 ) -> Shape:
-    trace = Trace.open(find_trace(name, place))
     engine = ReplayEngine(trace, record_decisions=False)
     options = RunOptions(place, place.runs / new_run_id(), (), report)
     scenario = engine.scenario.change(policy=policy, buffer=buffer)

@@ -46,14 +46,23 @@ def calibrate(
         burst_bytes: that pass an idle link at once; those of emulated hosts, unless given.
 
     Raises:
-        CalibrationError: a run at another depth, without an unshaped or without a shaped epoch, or
-            of other ranks than ``traffic``.
+        CalibrationError: a replayed run, one at another depth or with a buffer, without an
+            unshaped or without a shaped epoch, or of other ranks than ``traffic``.
     """
     scenario = run.scenario
+    if "modelled" in run.summary:
+        raise CalibrationError(
+            f"{run.run_dir} was replayed: its seconds come from a model; calibrate from a real run"
+        )
     if scenario.prefetch_depth != 0:
         raise CalibrationError(
             f"{run.run_dir} ran at prefetch depth {scenario.prefetch_depth}: its phases overlap "
             "and cannot be told apart; calibrate from a run at depth 0"
+        )
+    if scenario.buffer:
+        raise CalibrationError(
+            f"{run.run_dir} had a buffer ({scenario.buffer}), whose own work is in its seconds; "
+            "calibrate from a run under the controller 'none'"
         )
     epochs = [rows for rows in epochs_of(run) if rows.epoch >= _WARM_UP]
     free = [rows for rows in epochs if scenario.rate_of(rows.epoch) == 0]

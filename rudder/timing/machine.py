@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,7 +59,7 @@ class Machine:
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        wrong = {name: value for name in UNITS if not (value := getattr(self, name)) >= 0}
+        wrong = {n: value for n in UNITS if not 0 <= (value := getattr(self, n)) < math.inf}
         if wrong or not 0 < self.efficiency <= 1:
             raise CalibrationError(
                 f"calibration out of range: {wrong or {'efficiency': self.efficiency}}; "
@@ -73,7 +75,11 @@ class Machine:
         return 2 * (ranks - 1) * self.model_bytes / ranks
 
     def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
+        """Write as JSON, whole or not at all.
+
+        Raises:
+            CalibrationError: it cannot be written there.
+        """
         values = {
             "schema_version": SCHEMA_VERSION,
             "source": dict(self.source),
@@ -82,8 +88,16 @@ class Machine:
             },
         }
         scratch = path.with_name(path.name + ".part")
-        scratch.write_text(json.dumps(values, indent=2) + "\n")
-        scratch.replace(path)
+        try:
+            scratch.write_text(json.dumps(values, indent=2) + "\n")
+            scratch.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                scratch.unlink()
+            raise CalibrationError(
+                f"the calibration cannot be written to {path}: {error.strerror}; choose another "
+                "place"
+            ) from error
 
     @classmethod
     def load(cls, path: Path) -> Machine:
@@ -104,6 +118,6 @@ class Machine:
                     "calibrate anew"
                 )
             found = {name: float(values["parameters"][name]["value"]) for name in UNITS}
-            return cls(**found, source=values["source"])
+            return cls(**found, source=dict(values["source"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CalibrationError(f"{path} holds no calibration: {error!r}") from error

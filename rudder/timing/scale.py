@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -66,15 +66,8 @@ class Shape:
         Args:
             fetched_share: from a replay of it.
 
-        Raises:
-            UsageError: several trainers per part.
         """
         manifest = trace.manifest
-        if manifest.scenario.trainers != 1:
-            raise UsageError(
-                f"{trace.folder} has {manifest.scenario.trainers} trainers per part; an estimate "
-                "starts from traces with one (it adds the others itself)"
-            )
         counts = np.array(
             [
                 (row.local, len(row.remote_ids))
@@ -131,14 +124,46 @@ class Target:
         return max(1, math.ceil(self.train_nodes / (self.ranks * self.batch_size)))
 
 
+def check_comparable(traces: Sequence[Trace]) -> None:
+    """Refuse traces that no estimate can start from.
+
+    Raises:
+        UsageError: several trainers per part, traces that differ in more than their parts, or fewer
+            than two different numbers of parts.
+    """
+    for trace in traces:
+        manifest, first = trace.manifest, traces[0].manifest
+        if manifest.scenario.trainers != 1:
+            raise UsageError(
+                f"{trace.folder} has {manifest.scenario.trainers} trainers per part; an estimate "
+                "starts from traces with one (it adds the others itself)"
+            )
+        for what, found, wanted in (
+            ("graph", manifest.graph_digest, first.graph_digest),
+            ("batch size", manifest.scenario.batch_size, first.scenario.batch_size),
+            ("fan-out", manifest.scenario.fan_out, first.scenario.fan_out),
+            ("partitioner", manifest.scenario.partition_method, first.scenario.partition_method),
+        ):
+            if found != wanted:
+                raise UsageError(
+                    f"{trace.folder} has another {what} ({found}) than {traces[0].folder} "
+                    f"({wanted}); an estimate starts from traces that differ in their parts only"
+                )
+    _check_parts({trace.manifest.parts for trace in traces})
+
+
+def _check_parts(parts: Collection[int]) -> None:
+    if len(parts) < 2:
+        raise UsageError("an estimate needs traces at two or more different numbers of parts")
+
+
 def extrapolate(shapes: Sequence[Shape], parts: int) -> Shape:
     """What a trace at ``parts`` parts would say, from at least two others.
 
     Raises:
         UsageError: fewer than two different numbers of parts.
     """
-    if len({shape.parts for shape in shapes}) < 2:
-        raise UsageError("an estimate needs traces at two or more different numbers of parts")
+    _check_parts({shape.parts for shape in shapes})
     x = np.log2([shape.parts for shape in shapes])
     at = math.log2(parts)
 
@@ -194,8 +219,9 @@ def seconds_at(machine: Machine, shape: Shape, target: Target) -> dict[str, floa
 def estimate(machine: Machine, shapes: Sequence[Shape], target: Target) -> dict[str, Any]:
     """The estimate for ``target``, its assumptions, and what the same method errs by.
 
-    ``check`` predicts the shape with the most parts from the others, and the seconds at that many
-    hosts of ``target``'s kind, against what follows from the measured shape; None with two shapes.
+    ``check`` predicts the shape with the most parts from those with fewer, and the seconds at that
+    many hosts of ``target``'s kind, against what follows from the measured shape; None where only
+    one other number of parts was measured.
 
     Raises:
         UsageError: as :func:`extrapolate`.
@@ -215,7 +241,8 @@ def estimate(machine: Machine, shapes: Sequence[Shape], target: Target) -> dict[
 
 
 def _check(machine: Machine, ordered: Sequence[Shape], target: Target) -> Mapping[str, Any] | None:
-    *fewer, most = ordered
+    most = ordered[-1]
+    fewer = [shape for shape in ordered if shape.parts < most.parts]
     if len({shape.parts for shape in fewer}) < 2:
         return None
     predicted = extrapolate(fewer, most.parts)

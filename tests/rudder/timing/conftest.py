@@ -15,6 +15,7 @@ from rudder.spec import Spec
 from rudder.timing import Machine, Traffic
 from rudder.timing.phases import Load, phases
 from rudder.timing.recurrence import run_epoch
+from rudder.trace import Manifest, RankFacts, TraceRow, TraceWriter, start_trace
 
 ROW_BYTES = 100
 MakeRun = Callable[..., RunResult]
@@ -49,7 +50,8 @@ def make_run(machine: Machine, tmp_path: Path) -> MakeRun:
     ) -> RunResult:  # fmt: skip
         scenario = Scenario.make(
             graph="made", parts=2, epochs=len(rates), rate=rates[0], batch_size=batch[0],
-            rate_at={e: r for e, r in enumerate(rates) if e}, **{"prefetch_depth": 0, **fields},
+            rate_at={e: r for e, r in enumerate(rates) if e},
+            **{"prefetch_depth": 0, "buffer": 0, **fields},
         )  # fmt: skip
         rng = np.random.default_rng(0)
         rows: list[MinibatchRow] = []
@@ -94,3 +96,33 @@ def make_run(machine: Machine, tmp_path: Path) -> MakeRun:
         )  # fmt: skip
 
     return make
+
+
+@pytest.fixture
+def make_trace() -> Callable[..., Path]:
+    """``make_trace(folder, parts, …)``: ten nodes per part; each rank samples one of every other.
+
+    Further arguments are trainers, the digest of the graph, and scenario fields.
+    """
+
+    return _make_trace
+
+
+def _make_trace(
+    folder: Path, parts: int, trainers: int = 1, graph: str = "graph", **fields: Any
+) -> Path:
+    scenario = Scenario.make(
+        **{"graph": "tiny", "parts": parts, "trainers": trainers, "epochs": 1, "batch_size": 2,
+           **fields}
+    )  # fmt: skip
+    manifest = Manifest(
+        f"t{parts}", "sampler", scenario, graph, "partition", 10 * parts, 40, 100,
+        (10,) * parts, (parts - 1,) * parts,
+    )  # fmt: skip
+    halos = [np.array([10 * q for q in range(parts) if q != p], np.int64) for p in range(parts)]
+    start_trace(folder, manifest, halos, np.ones(10 * parts, np.int32))
+    for rank in range(parts * trainers):
+        with TraceWriter(folder, manifest, RankFacts(rank, (4,), "seeds")) as writer:
+            for step in range(4):
+                writer.append(TraceRow(0, step, halos[rank // trainers], 5, 2))
+    return folder

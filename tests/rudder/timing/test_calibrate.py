@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rudder.cli.app import main
 from rudder.errors import CalibrationError, MissingPathError
+from rudder.partition import Partition
 from rudder.result import RunResult
 from rudder.timing import Machine, Traffic, calibrate, predict
 
@@ -69,6 +71,7 @@ def test_alike_minibatches_leave_the_fixed_seconds_assumed(
     ("fields", "message"),
     [
         ({"prefetch_depth": 2}, "depth 0"),
+        ({"buffer": 0.25}, "had a buffer"),
         ({"rates": (50,) * 5}, "0 unshaped and 4 shaped"),
         ({"rates": (0,) * 5}, "4 unshaped and 0 shaped"),
     ],
@@ -78,6 +81,13 @@ def test_runs_that_cannot_calibrate(
 ) -> None:
     with pytest.raises(CalibrationError, match=message):
         calibrate(make_run(**fields), traffic)
+
+
+def test_a_replayed_run_calibrates_nothing(make_run: MakeRun, traffic: Traffic) -> None:
+    run = make_run()
+    replayed = replace(run, summary={**run.summary, "modelled": ["epoch_seconds"]})
+    with pytest.raises(CalibrationError, match="was replayed"):
+        calibrate(replayed, traffic)
 
 
 def test_traffic_of_another_partition(make_run: MakeRun, machine: Machine) -> None:
@@ -105,6 +115,7 @@ def test_it_is_a_plain_file(fitted: Machine, tmp_path: Path) -> None:
         ({"schema_version": 2}, "schema version 2"),
         ({"parameters": {}}, "no calibration"),
         ({"source": None, "parameters": 3}, "no calibration"),
+        ({"source": None}, "no calibration"),
     ],
 )
 def test_damaged_files_are_refused(
@@ -117,9 +128,58 @@ def test_damaged_files_are_refused(
         Machine.load(path)
 
 
+def test_a_place_that_cannot_be_written_is_told(fitted: Machine, tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match=r"cannot be written to .*nowhere/c\.json: No such"):
+        fitted.save(tmp_path / "nowhere" / "c.json")
+
+
 def test_missing_and_impossible_calibrations(fitted: Machine, tmp_path: Path) -> None:
     with pytest.raises(MissingPathError, match="no calibration at"):
         Machine.load(tmp_path / "none.json")
-    for change in ({"efficiency": 1.5}, {"train_fixed_s": -1.0}, {"cores": float("nan")}):
+    for change in ({"efficiency": 1.5}, {"train_fixed_s": -1.0}, {"cores": float("nan")},
+                   {"latency_s": float("inf")}):  # fmt: skip
         with pytest.raises(CalibrationError, match="out of range"):
             replace(fitted, **change)
+
+
+@pytest.fixture
+def command(make_run: MakeRun, make_trace: Callable[..., Path], tmp_path: Path) -> list[str]:
+    """A run and a trace over the same partition."""
+    partition = Partition(
+        tmp_path / "partition", "tiny", "tiny", "graph", "partition", "metis", 0, 20, 80, 2, False,
+        25, (10, 10), (40, 40), (1, 1), (5, 5), 0.5, 1.0, 0.0,
+    )  # fmt: skip
+    partition.folder.mkdir()
+    partition.save()
+    run = make_run()
+    run = replace(run, details={**run.details, "partition": str(partition.folder)})
+    run.save(tmp_path / "run")
+    trace = make_trace(tmp_path / "2.trace", 2)
+    return ["calibrate-time", str(tmp_path / "run"), "--trace", str(trace), "--cores", "1",
+            "--burst", "0"]  # fmt: skip
+
+
+def test_the_command_fits_and_keeps(command: list[str], fitted: Machine, tmp_path: Path) -> None:
+    assert main([*command, "--out", str(tmp_path / "c.json")]) == 0
+    assert Machine.load(tmp_path / "c.json") == fitted
+
+
+def test_the_command_refuses_what_does_not_belong_together(
+    command: list[str],
+    make_trace: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = ["--out", str(tmp_path / "c.json")]
+    other = make_trace(tmp_path / "other.trace", 2, graph="other")
+    assert main([*command, *out, "--trace", str(other)]) == 1
+    assert "was recorded on another graph (digest other)" in capsys.readouterr().err
+    missing = str(tmp_path / "nowhere")
+    assert main(["calibrate-time", missing, *command[2:], *out]) == 2
+    assert f"no run at {missing}" in capsys.readouterr().err
+    assert main([*command, "--out", f"{missing}/c.json"]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    assert not (tmp_path / "c.json").exists()
+    # what the trace was recorded on is not known any more
+    (tmp_path / "partition" / "rudder.json").unlink()
+    assert main([*command, *out, "--trace", str(other)]) == 0

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from rudder.cli.app import main
 from rudder.errors import UsageError
-from rudder.scenario import Scenario
 from rudder.timing import Machine
 from rudder.timing.scale import ASSUMPTIONS, Shape, Target, estimate, extrapolate, seconds_at
-from rudder.trace import Manifest, RankFacts, TraceRow, TraceWriter, start_trace
 
+MakeTrace = Callable[..., Path]
 TARGET = Target(
     hosts=16, trainers=1, rate=8.0, latency_s=0.0, train_nodes=16_000, batch_size=100,
     row_bytes=92.0, depth=0,
@@ -86,24 +87,16 @@ def test_a_check_of_others_finds_their_error(machine: Machine) -> None:
     assert estimate(machine, shapes[:2], TARGET)["check"] is None
 
 
-def make_trace(folder: Path, parts: int, trainers: int = 1) -> Path:
-    """Ten nodes per part; each rank samples one of every other part."""
-    scenario = Scenario.make(graph="tiny", parts=parts, trainers=trainers, epochs=1, batch_size=2)
-    manifest = Manifest(
-        f"t{parts}", "sampler", scenario, "graph", "partition", 10 * parts, 40, 100,
-        (10,) * parts, (parts - 1,) * parts,
-    )  # fmt: skip
-    halos = [np.array([10 * q for q in range(parts) if q != p], np.int64) for p in range(parts)]
-    start_trace(folder, manifest, halos, np.ones(10 * parts, np.int32))
-    for rank in range(parts * trainers):
-        with TraceWriter(folder, manifest, RankFacts(rank, (4,), "seeds")) as writer:
-            for step in range(4):
-                writer.append(TraceRow(0, step, halos[rank // trainers], 5, 2))
-    return folder
+def test_a_check_predicts_from_fewer_parts_only(machine: Machine) -> None:
+    """Two traces at 8 parts: neither is predicted from the other."""
+    shapes = [random_parts(p) for p in (2, 8, 4, 8)]
+    check = estimate(machine, shapes, TARGET)["check"]
+    assert (check["parts"], check["from_parts"]) == (8, [2, 4])
+    assert estimate(machine, shapes[:2] + shapes[3:], TARGET)["check"] is None
 
 
 def test_the_command_says_that_it_estimates(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: Machine, make_trace: MakeTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traces = [str(make_trace(tmp_path / f"{parts}.trace", parts)) for parts in (2, 4, 8)]
     machine.save(tmp_path / "c.json")
@@ -122,7 +115,7 @@ def test_the_command_says_that_it_estimates(
 
 
 def test_several_trainers_per_part_are_refused(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: Machine, make_trace: MakeTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = make_trace(tmp_path / "2.trace", 2, trainers=2)
     machine.save(tmp_path / "c.json")
@@ -130,8 +123,33 @@ def test_several_trainers_per_part_are_refused(
     assert "2 trainers per part" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"graph": "other"}, "another graph (other)"),
+        ({"batch_size": 3}, "another batch size (3)"),
+        ({"fan_out": (2, 2)}, "another fan-out"),
+        ({"partition_method": "random"}, "another partitioner"),
+        ({"parts": 2}, "two or more different numbers of parts"),
+    ],
+)
+def test_traces_that_differ_in_more_than_parts_are_refused(
+    fields: dict[str, Any],
+    message: str,
+    machine: Machine,
+    make_trace: MakeTrace,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    traces = [make_trace(tmp_path / "a.trace", 2),
+              make_trace(tmp_path / "b.trace", **{"parts": 4, **fields})]  # fmt: skip
+    machine.save(tmp_path / "c.json")
+    assert main(["estimate", *map(str, traces), "--time", str(tmp_path / "c.json")]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_replay_takes_the_model(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    machine: Machine, make_trace: MakeTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """2 parts, nothing buffered; per minibatch 6 nodes, 1 row of 108 bytes at 1 byte per us."""
     trace = make_trace(tmp_path / "2.trace", 2)
