@@ -9,18 +9,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from rudder.errors import TrackingError
+from pydantic import TypeAdapter
+
+from rudder.errors import HomeError, TrackingError
 from rudder.home import Home
 from rudder.result import RunResult
 
 VERSION = 1
 LOG_TAIL_BYTES = 5_000_000
 """Of a longer log file, its end is kept."""
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,11 @@ class Record:
     start_ms: int
     params: dict[str, str]
     tags: dict[str, str]
-    status: str = "RUNNING"
+    status: Status = "RUNNING"
     end_ms: int | None = None
+
+
+_RECORDS = TypeAdapter(Record)
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,12 @@ class Package:
         return self.folder.with_name(f".{self.folder.name}.lock")
 
     def result(self) -> RunResult | None:
-        """The run's result; None for a run that has none because it failed."""
-        if not (self.artifacts / "run.json").exists():
+        """The run's result; None for a run that has none because it failed or was stopped.
+
+        Raises:
+            ResultError: it is damaged, or missing where there must be one.
+        """
+        if self.record.status != "FINISHED" and not (self.artifacts / "run.json").exists():
             return None
         return RunResult.load(self.artifacts)
 
@@ -74,8 +83,17 @@ class Package:
         if self.folder.exists():
             gone = self.folder.with_name(f".{self.folder.name}.sent")
             self.folder.rename(gone)
-            shutil.rmtree(gone)
+            # Another process that sweeps up may be faster; what is left is swept up later.
+            shutil.rmtree(gone, ignore_errors=True)
         self.lock.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A folder of the outbox that holds no run, and why."""
+
+    folder: Path
+    reason: str
 
 
 def pack(
@@ -97,10 +115,10 @@ def pack(
     Raises:
         TrackingError: the disk refuses.
     """
-    folder = home.outbox / record.local_id
-    part = folder.with_name(f".{record.local_id}.part")
-    artifacts = part / "artifacts"
     try:
+        folder = home.outbox / record.local_id
+        part = folder.with_name(f".{record.local_id}.part")
+        artifacts = part / "artifacts"
         if part.exists():  # a first attempt broke off
             shutil.rmtree(part)
         artifacts.mkdir(parents=True)
@@ -119,38 +137,45 @@ def pack(
             json.dumps({"version": VERSION, **dataclasses.asdict(record)}, indent=2) + "\n"
         )
         part.rename(folder)
-    except OSError as problem:
-        raise TrackingError(f"cannot keep the run in {home.outbox}: {problem}") from problem
+    except (OSError, HomeError) as problem:
+        raise TrackingError(f"cannot keep the run in {home.root}: {problem}") from problem
     return Package(folder, record)
 
 
-def pending(home: Home) -> Iterator[Package]:
-    """The runs in the outbox, oldest first; removes what finished sends left behind.
+def pending(home: Home) -> list[Package | Damaged]:
+    """What the outbox holds: damaged folders, then runs, oldest first.
 
-    Raises:
-        TrackingError: a record cannot be read.
+    Removes what finished sends left behind.
     """
     for gone in home.outbox.glob(".*.sent"):
-        shutil.rmtree(gone)
-    packages = [_read(path.parent) for path in home.outbox.glob("[!.]*/record.json")]
-    yield from sorted(packages, key=lambda p: p.record.start_ms)
+        shutil.rmtree(gone, ignore_errors=True)
+    found = [_read(folder) for folder in sorted(home.outbox.glob("[!.]*")) if folder.is_dir()]
+    damaged = [each for each in found if isinstance(each, Damaged)]
+    packages = [each for each in found if isinstance(each, Package)]
+    return [*damaged, *sorted(packages, key=lambda p: p.record.start_ms)]
 
 
-def _read(folder: Path) -> Package:
+def log_files(logs: Path) -> list[Path]:
+    """The ``*.log`` files of a folder and those below it; none if it is not there."""
+    return sorted(logs.rglob("*.log")) if logs.is_dir() else []
+
+
+def _read(folder: Path) -> Package | Damaged | None:
+    """None for a folder that another process has sent meanwhile."""
     path = folder / "record.json"
     try:
-        data = json.loads(path.read_text())
-        if data.pop("version") != VERSION:
-            raise ValueError("written by another version of Rudder")
-        return Package(folder, Record(**data))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrackingError(
-            f"{path} is no record of a run: {error}; move {folder} away to sync the others"
-        ) from error
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict) or data.pop("version", None) != VERSION:
+            raise ValueError("damaged, or written by another version of Rudder")
+        return Package(folder, _RECORDS.validate_python(data))
+    except (OSError, ValueError) as error:
+        if not folder.exists():
+            return None
+        return Damaged(folder, f"{path} is no record of a run: {error}; move {folder} away")
 
 
 def _copy_logs(logs: Path, target: Path) -> None:
-    for source in sorted(logs.rglob("*.log")) if logs.is_dir() else ():
+    for source in log_files(logs):
         copy = target / source.relative_to(logs)
         copy.parent.mkdir(parents=True, exist_ok=True)
         left_out = source.stat().st_size - LOG_TAIL_BYTES

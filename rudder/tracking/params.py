@@ -37,10 +37,14 @@ def flatten(scenario: Scenario, controller: Spec) -> dict[str, str]:
 
 
 def clip(text: str, limit: int) -> str:
-    """``text``, or its start with a mark that tells how much is missing and the hash of all."""
+    """``text``, or its start with a mark that tells how much is missing and the hash of all.
+
+    Halves of surrogate pairs, which a file name may bring and no store takes, are spelled out.
+    """
+    text = text.encode(errors="backslashreplace").decode()
     if len(text) <= limit:
         return text
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     mark = f"… [{len(text)} characters, SHA-256 {digest}, whole in the artifacts]"
     return text[: limit - len(mark)] + mark
 

@@ -15,8 +15,9 @@ from rudder.tracking.metrics import (
     minibatch_series,
     timestamps,
 )
-from rudder.tracking.outbox import Package, Record, pending
+from rudder.tracking.outbox import Damaged, Package, Record, pending
 from rudder.tracking.store import Store, exclusive
+from rudder.tracking.unfinished import end_those_of_dead_processes
 
 LOCAL_ID = "rudder.local_id"
 _PER_BATCH, _METRICS_PER_BATCH, _BYTES_PER_BATCH = 100, 1000, 500_000
@@ -48,15 +49,15 @@ def send(store: Store, package: Package) -> str | None:
 
     Raises:
         TrackingError: MLflow cannot be reached or refuses; the folder stays as it is.
+        ResultError: the run's result is damaged.
     """
     with exclusive(package.lock), store.session() as client:
         if not package.folder.exists():
             package.lock.unlink(missing_ok=True)
             return None
-        record = package.record
+        record, result = package.record, package.result()
         run_id = open_run(client, store, record)
         log_params(client, run_id, record)
-        result = package.result()
         if result is not None:
             _log_metrics(client, run_id, record, result)
         _log_tags(client, run_id, record.tags)
@@ -69,23 +70,35 @@ def send(store: Store, package: Package) -> str | None:
 def sync(home: Home, uri: str | None = None) -> list[dict[str, Any]]:
     """Send every run of the outbox, to ``uri`` or to where each was meant to go.
 
+    Runs whose process was killed are among them, as KILLED.
+
     Returns one row per run: ``name`` (its local id), ``run``, ``experiment``, ``uri``, ``run_id``,
     ``sent``, and ``reason`` where it could not be sent and stays.
+
+    Raises:
+        UsageError: ``uri`` is none.
     """
-    rows = []
-    for package in pending(home):
-        record = package.record
+    if uri is not None:
+        Store(home, uri)
+    end_those_of_dead_processes(home)
+    return [_row(home, each, uri) for each in pending(home)]
+
+
+def _row(home: Home, each: Package | Damaged, uri: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": each.folder.name, "run": None, "experiment": None, "uri": None, "run_id": None,
+        "sent": False, "reason": None,
+    }  # fmt: skip
+    if isinstance(each, Damaged):
+        return {**row, "reason": each.reason}
+    record = each.record
+    row |= {"name": record.local_id, "run": record.name, "experiment": record.experiment}
+    try:
         store = Store(home, uri or record.uri)
-        row: dict[str, Any] = {
-            "name": record.local_id, "run": record.name, "experiment": record.experiment,
-            "uri": store.shown, "run_id": None, "sent": True, "reason": None,
-        }  # fmt: skip
-        try:
-            row["run_id"] = send(store, package)
-        except RudderError as error:
-            row |= {"sent": False, "reason": str(error)}
-        rows.append(row)
-    return rows
+        row["uri"] = store.shown
+        return {**row, "run_id": send(store, each), "sent": True}
+    except RudderError as error:
+        return {**row, "reason": str(error)}
 
 
 def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult) -> None:

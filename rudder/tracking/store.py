@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import logging
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
-from rudder.errors import TrackingError, UsageError
+from rudder.errors import RudderError, TrackingError, UsageError
 from rudder.home import Home
 
 PROBE_TIMEOUT_S = 3.0
@@ -28,6 +29,7 @@ PROBE_TIMEOUT_S = 3.0
 LOCK_TIMEOUT_S = 120.0
 """Seconds to wait for other processes that write to the same SQLite file."""
 
+_SQLITE = "sqlite:///"
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _ENVIRONMENT = {
     # Usage statistics leave the machine only if the user asks for it.
@@ -49,21 +51,21 @@ class Store:
     Args:
         home: where the default store lives.
         uri: an MLflow server (``https://…``) or database (``sqlite:///…``, ``postgresql://…``);
-            None = the SQLite file of ``home``.
+            None = the SQLite file of ``home``. A relative path of a file is resolved here.
 
     Raises:
         UsageError: ``uri`` is none.
     """
 
     def __init__(self, home: Home, uri: str | None = None) -> None:
-        self.uri = uri or home.mlflow_uri
+        self.uri = _absolute(uri) if uri else home.mlflow_uri
         self.shown = _without_password(self.uri)
         """The URI without its password, for messages and files."""
         self.is_default = self.uri == home.mlflow_uri
-        if self.is_default and "?" in self.uri:
+        if self.uri.startswith(_SQLITE) and "?" in self.uri:
             raise UsageError(
-                f"{home.root}: a '?' cannot stand in the path of an SQLite store; "
-                "choose another data directory: --home"
+                f"{self.uri.removeprefix(_SQLITE)}: a '?' cannot stand in the path of an SQLite "
+                f"store; choose another {'data directory: --home' if self.is_default else 'file'}"
             )
         self._artifacts = home.mlflow_artifacts if self.is_default else None
         self._client: Any = None
@@ -82,9 +84,7 @@ class Store:
         self._probe()
         _prepare()
         from mlflow import MlflowClient
-        from mlflow.exceptions import MlflowException
         from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
-        from sqlalchemy.exc import SQLAlchemyError
 
         with self._alone() as file:
             try:
@@ -95,7 +95,11 @@ class Store:
                 yield self._client
             except UnsupportedModelRegistryStoreURIException as error:
                 raise UsageError(f"MLflow has no store for {self.shown}: {error}") from error
-            except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
+            except RudderError:
+                raise
+            # Databases, and above all the stores of artifacts behind a server (S3, Azure, …), raise
+            # what their libraries have, a missing library among it. No run may be lost by that.
+            except Exception as error:
                 reason = str(error).strip().partition("\n")[0]
                 raise TrackingError(
                     f"MLflow at {self.shown} failed: {type(error).__name__}: {reason}"
@@ -134,14 +138,15 @@ class Store:
                 _ask(parts._replace(netloc=parts.netloc.rpartition("@")[2]))  # without password
             elif parts.hostname and port:
                 socket.create_connection((parts.hostname, port), PROBE_TIMEOUT_S).close()
-        except (OSError, HTTPException) as error:
+        # A UnicodeError is what Python makes of a host name like "a..b".
+        except (OSError, HTTPException, UnicodeError) as error:
             reason = getattr(error, "reason", error)
             raise TrackingError(f"no MLflow store answers at {self.shown}: {reason}") from error
 
     @contextmanager
     def _alone(self) -> Iterator[Path | None]:
         """Hold the lock of an SQLite file and name the file; None for another kind of store."""
-        path = self.uri.removeprefix("sqlite:///")
+        path = self.uri.removeprefix(_SQLITE)
         if path == self.uri:
             yield None
             return
@@ -173,6 +178,8 @@ def _open_or_make(file: Path) -> None:
         return
     from mlflow import MlflowClient
 
+    for left in file.parent.glob(f"{glob.escape(file.name)}.*.part*"):
+        left.unlink()  # by a process that was killed: we hold the lock now
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         MlflowClient(tracking_uri=f"sqlite:///{part}").search_experiments(max_results=1)
@@ -208,6 +215,12 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _absolute(uri: str) -> str:
+    """A relative path of an SQLite file, resolved: the outbox may be sent from another folder."""
+    path = uri.removeprefix(_SQLITE)
+    return uri if path == uri else f"{_SQLITE}{Path(path).absolute()}"
 
 
 def _without_password(uri: str) -> str:

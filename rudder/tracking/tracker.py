@@ -13,13 +13,13 @@ from types import TracebackType
 
 import rudder
 from rudder.controller import Capabilities
-from rudder.errors import TrackingError
+from rudder.errors import RudderError, TrackingError, UsageError
 from rudder.home import Home
 from rudder.registries import CONTROLLERS
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.tracking import outbox, provenance
+from rudder.tracking import outbox, provenance, unfinished
 from rudder.tracking.metrics import nonfinite
 from rudder.tracking.params import MAX_TAG, clip, flatten
 from rudder.tracking.sending import log_params, open_run, send
@@ -60,10 +60,11 @@ class Tracker:
         Args:
             tags: what only the caller knows: ``rudder.engine``, and ``rudder.split`` if there is
                 one. They come beside ``rudder.commit``, ``rudder.controller``,
-                ``rudder.controller_family``, ``rudder.graph``, ``rudder.policy`` and
-                ``rudder.version``, and win over them.
+                ``rudder.controller_family``, ``rudder.graph``, ``rudder.policy``,
+                ``rudder.process`` and ``rudder.version``, and win over them.
             name: name of the run; default: graph and controller.
         """
+        process = unfinished.Process.own()
         record = outbox.Record(
             local_id=uuid.uuid4().hex,
             uri=None if self.store.is_default else self.store.shown,
@@ -71,13 +72,15 @@ class Tracker:
             name=clip(name or f"{scenario.graph} {controller}", 200),
             start_ms=_now_ms(),
             params=flatten(scenario, controller),
-            tags=_tags(scenario, controller, tags or {}),
+            tags=_tags(scenario, controller, {"rudder.process": str(process), **(tags or {})}),
         )
-        return TrackedRun(self, record, scenario, controller)
+        return TrackedRun(self, record, scenario, controller, process)
 
 
 class TrackedRun:
     """One training run in MLflow. Ends FINISHED by :meth:`finish`; else FAILED, or KILLED.
+
+    If its process dies, the next tracked run of this data directory or ``rudder sync`` ends it.
 
     Attributes:
         run_id: id in MLflow, from the start of the block; None while the store is unreachable.
@@ -85,7 +88,12 @@ class TrackedRun:
     """
 
     def __init__(
-        self, tracker: Tracker, record: outbox.Record, scenario: Scenario, controller: Spec
+        self,
+        tracker: Tracker,
+        record: outbox.Record,
+        scenario: Scenario,
+        controller: Spec,
+        process: unfinished.Process,
     ) -> None:
         self.run_id: str | None = None
         self.problem: str | None = None
@@ -95,6 +103,8 @@ class TrackedRun:
             "scenario.json": scenario.model_dump(mode="json"),
             "controller.json": controller.to_dict(),
         }
+        self._note = unfinished.Note(record, self._specs, process)
+        self._noted = False
         self._logs: Path | None = None
         self._ended = False
 
@@ -105,7 +115,10 @@ class TrackedRun:
 
     def attach_logs(self, folder: Path) -> None:
         """Keep the ``*.log`` files that ``folder`` and those below hold when the run ends."""
-        self._logs = folder
+        self._logs = folder.absolute()
+        self._note = dataclasses.replace(self._note, logs=str(self._logs))
+        if self._noted:
+            self._keep_note()
 
     def finish(self, result: RunResult) -> None:
         """End FINISHED with a result.
@@ -118,13 +131,16 @@ class TrackedRun:
         self._end("FINISHED", result=result)
 
     def __enter__(self) -> TrackedRun:
+        self._keep_note()
         try:
-            with self._tracker.store.session() as client:
-                self.run_id = open_run(client, self._tracker.store, self._record)
-                log_params(client, self.run_id, self._record)
-        except TrackingError as error:
-            self.problem = str(error)
-            _log.warning("%s. Training goes on; the run is sent when it ends.", error)
+            self._open()
+            self._send_those_of_dead_processes()
+        except UsageError:  # there is no such store: nothing to keep for it
+            unfinished.forget(self._tracker.home, self.local_id)
+            raise
+        except BaseException as error:  # stopped already: nobody calls __exit__ then
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(
@@ -139,7 +155,7 @@ class TrackedRun:
             self._end("FAILED", reason="The run ended without a result.")
             return
         # KeyboardInterrupt, SystemExit and the like: somebody stopped it.
-        status = "FAILED" if isinstance(error, Exception) else "KILLED"
+        status: outbox.Status = "FAILED" if isinstance(error, Exception) else "KILLED"
         try:
             self._end(
                 status,
@@ -149,9 +165,35 @@ class TrackedRun:
         except TrackingError as problem:  # the run's own error matters more
             _log.warning("%s", problem)
 
+    def _open(self) -> None:
+        try:
+            with self._tracker.store.session() as client:
+                self.run_id = open_run(client, self._tracker.store, self._record)
+                log_params(client, self.run_id, self._record)
+        except TrackingError as error:
+            self.problem = str(error)
+            _log.warning("%s. Training goes on; the run is sent when it ends.", error)
+
+    def _keep_note(self) -> None:
+        try:
+            self._note.keep(self._tracker.home)
+            self._noted = True
+        except TrackingError as error:
+            _log.warning("%s. Training goes on; should it be killed, nobody ends the run.", error)
+
+    def _send_those_of_dead_processes(self) -> None:
+        """End the runs of processes that were killed; what goes to another store waits for sync."""
+        for package in unfinished.end_those_of_dead_processes(self._tracker.home):
+            if package.record.uri != self._record.uri:
+                continue
+            try:
+                send(self._tracker.store, package)
+            except RudderError as error:
+                _log.warning("%s. 'rudder sync' sends the run in %s.", error, package.folder)
+
     def _end(
         self,
-        status: str,
+        status: outbox.Status,
         *,
         result: RunResult | None = None,
         reason: str | None = None,
@@ -173,10 +215,11 @@ class TrackedRun:
             logs=self._logs,
         )
         self._ended = True
+        unfinished.forget(self._tracker.home, self.local_id)
         try:
             self.run_id = send(self._tracker.store, package) or self.run_id
             self.problem = None
-        except TrackingError as error:
+        except RudderError as error:
             self.problem = str(error)
             _log.warning(
                 "%s. The run is kept in %s: 'rudder sync' sends it.", error, package.folder

@@ -28,6 +28,8 @@ STOP_TIMEOUT_S = 5.0
 def serve(home: Home, host: str, port: int, *, open_browser: bool) -> None:
     """Serve until the server ends, or SIGINT or SIGTERM ends it.
 
+    However this process ends, the server ends with it.
+
     Raises:
         UsageError: the address cannot be listened on.
         TrackingError: the server does not start.
@@ -70,6 +72,7 @@ def _newest_page(home: Home) -> str:
 @contextmanager
 def _server(home: Home, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [
+        sys.executable, "-I", "-m", "rudder.tracking.keeper", str(STOP_TIMEOUT_S),
         sys.executable, "-I", "-m", "mlflow", "server", "--host", host, "--port", str(port),
         "--workers", "1", "--backend-store-uri", home.mlflow_uri,
         "--default-artifact-root", home.mlflow_artifacts.as_uri(),
@@ -81,7 +84,7 @@ def _server(home: Home, host: str, port: int) -> Iterator[subprocess.Popen[bytes
             command,
             env={**quiet, **environment()},
             cwd=home.root,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -89,19 +92,14 @@ def _server(home: Home, host: str, port: int) -> Iterator[subprocess.Popen[bytes
     try:
         yield server
     finally:
-        # The whole group: MLflow's command starts its workers as children.
-        _signal_group(server, signal.SIGTERM)
+        # The end of its input, which comes too if this process is killed, lets the keeper end all.
+        if server.stdin is not None:
+            server.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            server.wait(STOP_TIMEOUT_S)
-        _signal_group(server, signal.SIGKILL)
+            server.wait(2 * STOP_TIMEOUT_S)
+        with suppress(ProcessLookupError):  # all of them have ended
+            os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-
-
-def _signal_group(server: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
-        os.killpg(server.pid, number)
-    except ProcessLookupError:
-        return  # all of them have ended
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], base: str, log: Path) -> None:

@@ -55,3 +55,10 @@ def test_every_parameter_gets_a_name_of_its_own_that_mlflow_takes(values: dict[s
     for name, value in params.items():
         assert len(name) <= MAX_NAME
         _validate_param(name, value)
+
+
+def test_halves_of_surrogate_pairs_are_spelled_out() -> None:
+    assert clip("caf\udce9", 100) == r"caf\udce9"
+    assert len(clip("\udce9" * 100, 120)) == 120
+    params = flatten(Scenario.make(), Spec("x", {"path": "\udce9"}))
+    assert params["controller.path"] == r"\udce9"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
 import os
 import signal
@@ -14,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from rudder.errors import UsageError
 from rudder.home import Home
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import Tracker, commands
-from rudder.tracking.outbox import Package
+from rudder.tracking.outbox import Package, pending
 from rudder.tracking.sending import sync
 from rudder.tracking.store import Store, exclusive
 
@@ -295,13 +297,143 @@ def test_the_sync_command(
     assert "Nothing to send" in capsys.readouterr().err
 
 
-def test_a_damaged_record_is_named(home: Home, cli: Any) -> None:
-    folder = home.outbox / "broken"
-    folder.mkdir()
-    (folder / "record.json").write_text("{}")
-    done = cli("sync", "--home", home.root)
-    assert done.code == 1
-    assert str(folder / "record.json") in done.err
+def damage(folder: Path, how: str) -> None:
+    record = folder / "record.json"
+    if how == "no record":
+        record.unlink()
+    elif how == "cut":
+        record.write_bytes(record.read_bytes()[:-20])
+    elif how == "no result":
+        (folder / "artifacts" / "run.json").unlink()
+    elif how == "cut result":
+        table = folder / "artifacts" / "minibatches.parquet"
+        table.write_bytes(table.read_bytes()[:-20])
+    elif how.startswith("no uri"):
+        data = json.loads(record.read_text())
+        record.write_text(json.dumps({**data, "uri": how}))
+    elif how == "params":
+        data = json.loads(record.read_text())
+        record.write_text(json.dumps({**data, "params": [1]}))
+    else:
+        record.write_text(how)
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["no record", "cut", "no result", "cut result", "no uri", "params", "{}", "[]", '"x"', "5",
+     '{"version": 9}'],
+)  # fmt: skip
+def test_a_damaged_run_is_named_and_stays_and_the_others_are_sent(
+    home: Home, make_result: MakeResult, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    result = make_result()
+    absent = f"http://127.0.0.1:{free_port()}"
+    good, bad = (kept_run(home, absent, result) for _ in range(2))
+    damage(home.outbox / bad, how)
+    uri = None if how == "no uri" else home.mlflow_uri
+    assert commands.sync(uri, home=home.root, as_json=True) == 1
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(rows) == {good, bad}
+    assert rows[good]["sent"] == (uri is not None)
+    assert rows[bad]["sent"] is False
+    assert rows[bad]["run_id"] is None
+    assert str(home.outbox / bad) in rows[bad]["reason"] or "no uri" in rows[bad]["reason"]
+    assert (home.outbox / bad / "artifacts").is_dir()
+    with Store(home).session() as client:
+        assert runs_of(client, bad) == []
+
+
+def test_a_uri_that_is_none_is_wrong_use_of_sync(home: Home) -> None:
+    with pytest.raises(UsageError, match="nonsense"):
+        sync(home, "nonsense")
+
+
+def test_a_folder_that_is_swept_up_twice_is_no_error(
+    home: Home, make_result: MakeResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_run(home, f"http://127.0.0.1:{free_port()}", make_result())
+    (package,) = pending(home)
+    assert isinstance(package, Package)
+    rename = Path.rename
+
+    def rename_and_lose(self: Path, target: Path) -> Path:
+        moved = rename(self, target)
+        assert pending(home) == []  # another process sweeps up just now
+        assert not moved.exists()
+        return moved
+
+    monkeypatch.setattr(Path, "rename", rename_and_lose)
+    package.discard()
+    assert list(home.outbox.iterdir()) == []
+
+
+class Strange(http.server.BaseHTTPRequestHandler):
+    """Answers everything with the same status and body: no MLflow."""
+
+    server: StrangeServer
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(self.server.body)))
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args  # keep the test's output clean
+
+
+class StrangeServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    status = 200
+    body = b""
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, b"broken"), (404, b"{}"), (401, b""), (200, b"<html>"), (200, b"{}"), (200, b"[]"),
+     (200, b'"x"'), (200, b"null")],
+)  # fmt: skip
+def test_a_server_that_is_no_mlflow_stops_no_run_and_gets_none(
+    home: Home, make_result: MakeResult, status: int, body: bytes
+) -> None:
+    with StrangeServer(("127.0.0.1", 0), Strange) as strange:
+        strange.status, strange.body = status, body
+        threading.Thread(target=strange.serve_forever, args=(0.01,), daemon=True).start()
+        uri = f"http://127.0.0.1:{strange.server_address[1]}"
+        result = make_result()
+        with Tracker(home, uri).run(result.scenario, result.controller) as tracked:
+            tracked.finish(result)
+        strange.shutdown()
+    assert tracked.problem is not None
+    assert uri in tracked.problem
+    assert (home.outbox / tracked.local_id / "record.json").exists()
+
+
+def test_an_artifact_store_whose_library_is_missing_stops_no_run(
+    home: Home, make_result: MakeResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'boto3'")
+
+    result = make_result()
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_artifacts", missing)
+        with Tracker(home).run(result.scenario, result.controller) as tracked:
+            tracked.finish(result)
+    assert tracked.problem is not None
+    assert "boto3" in tracked.problem
+    (row,) = sync(home)
+    assert row["sent"]
+
+
+def test_a_host_name_that_is_none_is_told(home: Home, make_result: MakeResult) -> None:
+    kept_run(home, "http://mlflow..example.org:5000", make_result())
 
 
 def test_a_held_lock_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -311,6 +311,27 @@ def test_a_data_directory_that_sqlite_cannot_name_is_refused(tmp_path: Path) -> 
         Tracker(Home.resolve(tmp_path / "what?"))
 
 
+def test_a_relative_file_is_that_of_this_folder(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Tracker(home, "sqlite:///mine.db").store
+    monkeypatch.chdir("/")
+    assert store.uri == store.shown == f"sqlite:///{tmp_path}/mine.db"
+    with pytest.raises(UsageError, match=r"'\?' cannot stand"):
+        Tracker(home, "sqlite:////tmp/x.db?timeout=5")
+
+
+def test_an_error_that_no_store_takes_as_it_is(
+    tracker: Tracker, client: Any, scenario: Scenario, controller: Spec, tmp_path: Path
+) -> None:
+    error = OSError(os.fsdecode(b"no such file: caf\xe9.npy"))
+    tracked = failing(tracker.run(scenario, controller), tmp_path, error)
+    assert tracked.problem is None
+    run = client.get_run(tracked.run_id)
+    assert run.data.tags["rudder.error"] == r"OSError: no such file: caf\udce9.npy"
+
+
 def test_a_password_is_neither_shown_nor_stored(home: Home) -> None:
     store = Tracker(home, "https://me:secret@host.example:8443/path").store
     assert store.shown == "https://me@host.example:8443/path"
@@ -388,7 +409,9 @@ def test_a_process_killed_while_it_makes_the_store_leaves_no_half_of_it(tmp_path
     os.kill(child, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (home.root / "mlflow.db").exists()
+    assert list(home.root.glob("mlflow.db.*.part"))
     with Tracker(home).store.session() as client:
+        assert not list(home.root.glob("mlflow.db.*.part*"))
         assert [e.name for e in client.search_experiments()] == ["Default"]
 
 

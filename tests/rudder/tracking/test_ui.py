@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,40 @@ def test_it_serves_the_newest_experiment_and_ends_with_its_server(
     assert ui.wait(20) == 0, ui.stderr.read()
     ui.stderr.close()
     with socket.socket() as probe:  # nobody listens any more
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def processes_on(home: Home) -> list[str]:
+    """Numbers of the processes whose command line names the data directory's store."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if home.mlflow_uri.encode() in command.read_bytes():
+                found.append(command.parent.name)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended meanwhile
+    return found
+
+
+def test_a_killed_ui_takes_its_server_along(home: Home) -> None:
+    port = free_port()
+    ui = subprocess.Popen(
+        [sys.executable, "-I", "-c", _MAIN, "ui", "--port", str(port), "--home", str(home.root),
+         "--no-open"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert ui.stderr is not None
+    assert f":{port}/" in ui.stderr.readline()
+    assert processes_on(home)
+    ui.kill()
+    ui.wait(10)
+    ui.stderr.close()
+    deadline = time.monotonic() + 30
+    while processes_on(home):
+        assert time.monotonic() < deadline, processes_on(home)
+        time.sleep(0.1)
+    with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
