@@ -59,6 +59,8 @@ def assemble(
     Raises:
         DatasetError: with every inconsistency found.
     """
+    if nodes < 1:
+        raise DatasetError(f"{where}: the graph has no nodes")
     about = dict(meta or {})
     src, dst, counts = clean_edges(src, dst, nodes, rules, where)
     if features is None:

@@ -17,7 +17,7 @@ from rudder.errors import DatasetError, UsageError
 
 from .assemble import assemble
 from .cleaning import EdgeRules
-from .files import NUMPY_MAGIC, ZIP_MAGIC, read_npy, read_npz, read_sparse, user_path
+from .files import NUMPY_MAGIC, ZIP_MAGIC, read_npy, read_npz, read_sparse, reading, user_path
 from .node_ids import IdMap
 from .splits import Splits, splits_from_ids
 from .tables import Column, read_columns, read_edges, sniff
@@ -149,7 +149,7 @@ def _from_npz(path: Path) -> _Base:
             f"{path}: edge_index must be whole numbers [2, E], found {pairs.dtype} "
             f"{list(pairs.shape)}"
         )
-    nodes = int(found["num_nodes"]) if "num_nodes" in found else None
+    nodes = _count(found["num_nodes"], f"{path}: num_nodes") if "num_nodes" in found else None
     src, dst = pairs.astype(np.int64)
     if nodes is not None and pairs.size and int(pairs.max()) >= nodes:
         raise DatasetError(f"{path}: edge end {pairs.max()} lies outside its {nodes} nodes")
@@ -157,6 +157,12 @@ def _from_npz(path: Path) -> _Base:
         src, dst, nodes, found.get("features"), found.get("labels"),
         {name: found[name] for name in masks if name in found}, _about(found.get("meta"), path),
     )  # fmt: skip
+
+
+def _count(raw: Array, where: str) -> int:
+    if raw.size != 1 or raw.dtype.kind not in "iu" or raw.item() < 1:
+        raise DatasetError(f"{where} must be one whole number of at least 1, found {raw.tolist()}")
+    return int(raw.item())
 
 
 def _about(meta: Array | None, path: Path) -> dict[str, str]:
@@ -250,11 +256,14 @@ def _masks(found: Mapping[str, Array], nodes: int, path: Path) -> Splits | None:
 def _mask(raw: Array, nodes: int, where: str) -> npt.NDArray[np.bool_]:
     if raw.ndim == 1 and raw.dtype == np.bool_ and raw.size == nodes:
         return raw
-    if raw.ndim == 1 and raw.dtype == np.uint8 and raw.size == nodes and raw.max(initial=0) <= 1:
+    whole = raw.ndim == 1 and raw.dtype.kind in "iu"
+    # A 0 or 1 for every node: as node numbers they would name two nodes over and over.
+    sure = where.endswith("_mask") or nodes > 2
+    if whole and raw.size == nodes and sure and np.isin(raw, (0, 1)).all():
         return raw.astype(np.bool_)
     if raw.ndim == 1 and raw.dtype == np.uint8 and raw.size == -(-nodes // 8):
         return np.unpackbits(raw)[:nodes].astype(np.bool_)
-    if raw.ndim == 1 and raw.dtype.kind in "iu" and not where.endswith("_mask"):
+    if whole and not where.endswith("_mask"):
         return splits_from_ids(raw, raw[:0], raw[:0], nodes, where).train
     raise DatasetError(
         f"{where} must be a mask of {nodes} nodes (bool or packed bits) or node numbers, found "
@@ -272,5 +281,5 @@ def _only(found: dict[str, Array], names: tuple[str, ...], path: Path) -> Array:
 
 
 def _starts(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return file.read(len(magic)) == magic

@@ -211,7 +211,11 @@ def build_index(packages: list[Package], sources: list[Package]) -> PackageIndex
         tags=np.array([tag for several in tag_lists for tag in several], np.uint16),
         size=np.array([_size(package) for package in nodes], np.int64),
         installed_size=np.array(
-            [int(package.fields.get("Installed-Size", 0)) for package in nodes], np.int64
+            [
+                _whole(package, "Installed-Size", package.fields.get("Installed-Size", "0"))
+                for package in nodes
+            ],
+            np.int64,
         ),
         any_architecture=np.array(
             [package.fields.get("Architecture") != "all" for package in nodes]
@@ -231,6 +235,15 @@ def _tags(text: str) -> set[str]:
 def _size(package: Package) -> int:
     """Bytes to download: the .deb, or the files of a source."""
     if package.source:
-        return int(package.fields.get("Size", 0))
+        return _whole(package, "Size", package.fields.get("Size", "0"))
     files = package.fields.get("Files", "").split()
-    return sum(map(int, files[1::3]))
+    return sum(_whole(package, "Files", size) for size in files[1::3])
+
+
+def _whole(package: Package, field: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise DatasetError(
+            f"{package.name}: {field} must hold whole numbers, found {text!r}; get the index again"
+        ) from error

@@ -64,7 +64,11 @@ class PackageIndex:
 
 
 def save_index(index: PackageIndex, path: Path) -> None:
-    """Write the index; the same index gives the same bytes (with the same liblzma)."""
+    """Write the index; the same index gives the same bytes (with the same liblzma).
+
+    Raises:
+        DatasetError: counts that the format does not hold, or the disk refuses.
+    """
     arrays: dict[str, npt.NDArray[Any]] = {
         "version": np.array([FORMAT_VERSION]),
         "binaries": np.array([index.binaries]),
@@ -84,9 +88,14 @@ def save_index(index: PackageIndex, path: Path) -> None:
             member = io.BytesIO()
             np.save(member, array, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue())
+    content = lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME)
     part = path.with_name(path.name + ".part")
-    part.write_bytes(lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
-    part.replace(path)
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise DatasetError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def load_index(path: Path) -> PackageIndex:

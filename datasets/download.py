@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from http.client import HTTPException
@@ -16,6 +15,7 @@ from rudder.errors import DatasetError, UsageError
 from rudder.home import Home
 
 from .files import reading
+from .locks import alone
 
 ASK_ABOVE = 1 << 30
 """Bytes from which on a download must be agreed to (``yes``)."""
@@ -42,7 +42,21 @@ def fetch(name: str, urls: Sequence[str], *, yes: bool) -> Path:
     folder = downloaded(name)
     if folder.is_dir():
         return folder
-    part = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=folder.parent))
+    try:
+        with alone(folder.with_name(f".{name}.lock")):
+            if not folder.is_dir():  # else another process was faster
+                _make(name, urls, folder, yes)
+    except OSError as error:
+        raise DatasetError(f"{folder} cannot be made: {error}") from error
+    return folder
+
+
+def _make(name: str, urls: Sequence[str], folder: Path, yes: bool) -> None:
+    """Fill another folder and rename it as the last step: one of that name is complete."""
+    part = folder.with_name(f".{name}.part")
+    if part.exists():  # left by a process that was killed: we hold its lock now
+        shutil.rmtree(part)
+    part.mkdir()
     try:
         for url in urls:
             file = _download(name, url, part, folder, yes)
@@ -50,19 +64,14 @@ def fetch(name: str, urls: Sequence[str], *, yes: bool) -> Path:
                 with reading(file), zipfile.ZipFile(file) as archive:
                     archive.extractall(part)
                 file.unlink()
-        _publish(part, folder)
+            elif file.suffix == ".zip":
+                raise DatasetError(
+                    f"{name}: what {url} sent is truncated or no zip archive; try again later, or "
+                    f"pass files that you have: --from DIR (in a spec: {name}:from=DIR)"
+                )
+        part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return folder
-
-
-def _publish(part: Path, folder: Path) -> None:
-    """The last step: a folder of that name is complete. Another process may have been faster."""
-    try:
-        part.rename(folder)
-    except OSError as error:
-        if not folder.is_dir():
-            raise DatasetError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 def _download(name: str, url: str, part: Path, folder: Path, yes: bool) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -86,6 +88,9 @@ def read_npz(path: Path, required: tuple[str, ...] = (), optional: tuple[str, ..
         found: dict[str, Array] = {}
         with reading(path), _numpy(path):
             found.update((name, archive[name]) for name in wanted if name in archive.files)
+    strange = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    if strange:  # NumPy hands out any other file in the archive as bytes
+        raise DatasetError(f"{path}: {strange[0]} is no array; save arrays with numpy.savez")
     return found
 
 
@@ -165,3 +170,14 @@ def _numpy(path: Path) -> Iterator[None]:
                 "runs code; save plain arrays with numpy.save or numpy.savez"
             ) from error
         raise DatasetError(f"{path} is truncated or damaged ({error}); get it again") from error
+    except (SyntaxError, tokenize.TokenError) as error:  # NumPy parses headers as Python literals
+        raise DatasetError(f"{path} has a damaged header ({error}); get it again") from error
+    except MemoryError as error:  # a damaged header, or really that large
+        raise DatasetError(
+            f"{path} declares an array that does not fit in memory ({error}); if it is not that "
+            "large, it is damaged: get it again"
+        ) from error
+    except (RuntimeError, lzma.LZMAError) as error:  # encrypted, or compressed in another way
+        raise DatasetError(
+            f"{path} cannot be unpacked ({error}); write it again with numpy.savez"
+        ) from error

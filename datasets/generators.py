@@ -10,15 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rudder.dataset import Graph
-from rudder.errors import UsageError
+from rudder.errors import DatasetError, UsageError
 
 from .cleaning import EdgeRules, clean_edges
 from .features import Floats, Int64s, neighbour_mean
+from .memory import available_memory, gigabytes
 from .seeds import GRAPH, generator
 from .splits import random_splits
 
 DRAW = 1 << 22
 """Edges drawn at a time, to bound memory."""
+_LEAST_A = 0.01
+_MOST_DEGREE = 1e12
 
 
 def rmat(
@@ -49,15 +52,22 @@ def rmat(
 
     Raises:
         UsageError: values out of range, or both ``edges`` and ``degree``.
+        DatasetError: not enough memory (with numbers).
     """
     _check_sizes(nodes, features, classes, degree)
     if edges is not None and degree is not None:
         raise UsageError("rmat takes edges or degree, not both")
     if edges is not None and edges < 0:
         raise UsageError(f"edges={edges} must be at least 0")
-    if min(a, b, c) < 0 or a + b + c > 1 or a == 1 or b == 1 or c == 1:
-        raise UsageError(f"a={a}, b={b}, c={c} must be shares with a + b + c <= 1 and none 1")
+    # Pairs in the first quadrant are never beyond the nodes; almost without it one could draw for
+    # ever, and with nothing else every pair is a self-loop.
+    if not _LEAST_A <= a < 1 or min(b, c) < 0 or a + b + c > 1:
+        raise UsageError(
+            f"a={a}, b={b}, c={c} must be shares with a + b + c <= 1, and a at least {_LEAST_A} "
+            "and below 1"
+        )
     pairs = round(nodes * (16 if degree is None else degree) / 2) if edges is None else edges
+    _check_memory("rmat", nodes, features + classes, pairs)
     rng = generator(seed, GRAPH)
     src, dst = _rmat_pairs(rng, nodes, pairs, a, b, c)
     shuffle = rng.permutation(nodes)
@@ -94,10 +104,12 @@ def sbm(
 
     Raises:
         UsageError: values out of range, or more edges than pairs.
+        DatasetError: not enough memory (with numbers).
     """
     _check_sizes(nodes, features, classes, degree)
     if classes > nodes:
         raise UsageError(f"classes={classes} blocks need as many nodes, found nodes={nodes}")
+    _check_memory("sbm", nodes, features + classes, round(nodes * degree / 2))
     rng = generator(seed, GRAPH)
     ends = np.arange(1, classes + 1) * nodes // classes  # one past the last node of each block
     block = np.searchsorted(ends, np.arange(nodes), side="right")
@@ -202,10 +214,20 @@ def _probabilities(
     return p_in, p_out
 
 
+def _check_memory(name: str, nodes: int, width: int, pairs: int) -> None:
+    """Refuse what cannot be held at all: one copy of the features, the pairs in both directions."""
+    needed, available = 4 * width * nodes + 32 * pairs, available_memory()
+    if needed > available:
+        raise DatasetError(
+            f"{name} with {nodes} nodes and {pairs} pairs needs at least {gigabytes(needed)} of "
+            f"memory and {gigabytes(available)} are available; ask for a smaller graph"
+        )
+
+
 def _check_sizes(nodes: int, features: int, classes: int, degree: float | None) -> None:
     for name, value, least in (("nodes", nodes, 2), ("features", features, 1),
                                ("classes", classes, 2)):  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name}={value} must be a whole number of at least {least}")
-    if degree is not None and degree < 0:
-        raise UsageError(f"degree={degree} must be at least 0")
+    if degree is not None and not 0 <= degree < _MOST_DEGREE:
+        raise UsageError(f"degree={degree} must be at least 0 and below {_MOST_DEGREE:g}")

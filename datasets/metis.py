@@ -6,19 +6,17 @@ Reads ``src.npy``, ``dst.npy`` and ``train.npy`` of the working directory and wr
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 
 import numpy as np
 
-_PR_SET_PDEATHSIG = 1
+from rudder.cluster.namespaces import die_with_parent
 
 
 def main(parts: int, seed: int, parent: int) -> None:
     # METIS can take hours and does not look at signals of its own: end with whoever asked.
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != parent:
         raise SystemExit("the process that asked for the partition is gone")
     import dgl

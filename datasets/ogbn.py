@@ -134,7 +134,11 @@ def _binary(raw: Path) -> tuple[Int64s, Int64s, npt.NDArray[Any], int]:
     )
     counts = found["num_nodes_list"].ravel(), found["num_edges_list"].ravel()
     pairs = found["edge_index"]
-    if counts[0].size != 1 or counts[1].tolist() != [pairs.shape[-1]] or pairs.ndim != 2:
+    if pairs.ndim != 2 or pairs.shape[0] != 2:
+        raise DatasetError(
+            f"{raw / 'data.npz'}: edge_index must be [2, E], found {list(pairs.shape)}"
+        )
+    if counts[0].size != 1 or counts[1].tolist() != [pairs.shape[1]]:
         raise DatasetError(
             f"{raw / 'data.npz'} must hold one graph whose edges are as many as told"
         )

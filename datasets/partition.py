@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
 import re
 import shutil
-import time
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,6 +27,7 @@ from rudder.partition import (
 )
 from rudder.sampling import InEdges
 
+from .locks import alone
 from .memory import available_memory, gigabytes
 from .partition_assign import Assignment, metis_assignment, random_assignment
 from .partition_write import Relabelling, write_parts
@@ -44,7 +41,8 @@ MANIFEST_FILE = "files.json"
 _SEEDS = 200
 _FAN_OUT = (10, 25)
 _MINIBATCHES = 4
-_WAIT_S = 0.2
+_LONGEST_NAME = 64
+"""Of a graph's name: it becomes part of names of files and of shared memory."""
 _LIBRARIES = 600_000_000
 """Bytes that a process takes by importing DGL and torch."""
 
@@ -76,8 +74,27 @@ class CachedPartitioner(Partitioner):
             )
         graph_digest = graph.digest()
         folder = cache.resolve() / self._key(graph, graph_digest, parts, seed)
+        try:
+            return self._found_or_made(graph, graph_digest, spec, parts, seed, folder, progress)
+        except OSError as error:
+            raise PartitionError(
+                f"{folder} cannot be made: {error}; make room there or choose another data "
+                "directory: --home"
+            ) from error
+
+    def _found_or_made(
+        self,
+        graph: Graph,
+        graph_digest: str,
+        spec: str,
+        parts: int,
+        seed: int,
+        folder: Path,
+        progress: Progress,
+    ) -> Partition:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_name(f".{folder.name}.lock"), progress):
+        lock = folder.with_name(f".{folder.name}.lock")
+        with alone(lock, lambda: progress("partition", 0.0)):
             if folder.exists():
                 found = _cached(folder)
                 if found is not None:
@@ -99,8 +116,11 @@ class CachedPartitioner(Partitioner):
         return Partition.load(folder)
 
     def _key(self, graph: Graph, graph_digest: str, parts: int, seed: int) -> str:
-        content = json.dumps([SCHEMA_VERSION, self.name, graph_digest, parts, seed])
-        digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+        content = [SCHEMA_VERSION, self.name, graph_digest, parts, seed]
+        # The graph's digest is of its arrays: it does not know of classes that nobody is in.
+        if not graph.multilabel and graph.classes != int(graph.labels.max()) + 1:
+            content.append(graph.classes)
+        digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         return f"{_graph_name(graph)}-{self.name}-{parts}-{seed}-{digest}"
 
     def _check_memory(self, graph: Graph, parts: int) -> None:
@@ -201,23 +221,9 @@ class RandomPartitioner(CachedPartitioner):
 
 def _graph_name(graph: Graph) -> str:
     """The graph's name as DGL can use it: in a file name and in names of shared memory."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", graph.name).strip("_-") or "graph"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", graph.name)[:_LONGEST_NAME].strip("_-") or "graph"
     # "<name>.json" must not be one of our own files.
     return f"{name}_graph" if f"{name}.json" in (FACTS_FILE, MANIFEST_FILE) else name
-
-
-@contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold an advisory lock; whoever waits reports it as progress 0 of the same phase."""
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                progress("partition", 0.0)
-                time.sleep(_WAIT_S)
-        yield
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -232,7 +238,9 @@ def _cached(folder: Path) -> Partition | None:
     """The partition in ``folder``, or None (and a warning) if files are missing or cut short."""
     try:
         partition = Partition.load(folder)
-        expected: dict[str, int] = json.loads((folder / MANIFEST_FILE).read_text())
+        expected = json.loads((folder / MANIFEST_FILE).read_text())
+        if not isinstance(expected, dict):
+            raise ValueError(f"{folder / MANIFEST_FILE} is no list of files")
     except (PartitionError, OSError, ValueError) as error:
         _log.warning("partitioning again: %s", error)
         return None

@@ -148,7 +148,7 @@ def _write_structure(
     graph.ndata["part_id"] = torch.from_numpy(ids.part_of(nodes))
     graph.edata[dgl.EID] = torch.from_numpy(edges)
     graph.edata["inner_edge"] = (torch.arange(edges.size) < owned).to(torch.uint8)
-    save_graphs(str(where / "graph.dgl"), [graph])
+    _save(save_graphs, where / "graph.dgl", [graph])
     return halo
 
 
@@ -166,5 +166,19 @@ def _write_data(graph: Graph, owned: Ids, where: Path) -> None:
         "orig_id": owned.copy(),
     }
     tensors = {f"{_NTYPE}/{name}": torch.from_numpy(array) for name, array in data.items()}
-    save_tensors(str(where / "node_feat.dgl"), tensors)
-    save_tensors(str(where / "edge_feat.dgl"), {})
+    _save(save_tensors, where / "node_feat.dgl", tensors)
+    _save(save_tensors, where / "edge_feat.dgl", {})
+
+
+def _save(save: Callable[[str, Any], object], path: Path, content: Any) -> None:
+    """Save by a function of DGL, which has an error of its own for what the disk refuses.
+
+    Raises:
+        OSError: it was not written.
+    """
+    from dgl import DGLError
+
+    try:
+        save(str(path), content)
+    except DGLError as error:
+        raise OSError(f"{path} cannot be written: {error}") from error

@@ -168,9 +168,13 @@ def _labels(class_map: Mapping[str, Any], nodes: int, path: Path) -> Array:
 def _whole(values: Any, where: str) -> npt.NDArray[Any]:
     if not isinstance(values, list):
         raise DatasetError(f"{where} must be a list of node numbers")
+    # NumPy itself would cut 1.5 to 1 and read true as 1.
+    strange = [value for value in values if type(value) is not int]
+    if strange:
+        raise DatasetError(f"{where} must be a list of node numbers, found {strange[0]!r}")
     try:
         return np.array(values, dtype=np.int64)
-    except (ValueError, TypeError, OverflowError) as error:
+    except OverflowError as error:
         raise DatasetError(f"{where} must be a list of node numbers: {error}") from error
 
 

@@ -50,8 +50,14 @@ def sniff(path: Path) -> Layout:
     """Look at the first lines of a table.
 
     Raises:
-        DatasetError: missing, truncated, or without any row.
+        DatasetError: missing, truncated, binary, or without any row.
     """
+    with reading(path), open_bytes(path) as file:
+        if b"\0" in file.read(4096):
+            raise DatasetError(
+                f"{path} is no text table in UTF-8: it holds NUL bytes (a NumPy archive of a whole "
+                "graph is given as custom:npz=FILE)"
+            )
     comment, declared, first = COMMENTS[0], None, ""
     with reading(path), open_text(path) as file:
         for line in file:

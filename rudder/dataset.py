@@ -61,32 +61,72 @@ class Graph:
         Raises:
             DatasetError: with every inconsistency found.
         """
-        n, found = self.nodes, []
-        if self.src.shape != self.dst.shape or self.src.ndim != 1:
-            found.append(f"src {self.src.shape} and dst {self.dst.shape} must be [E] alike")
-        elif self.edges and not (
-            min(self.src.min(), self.dst.min()) >= 0 and max(self.src.max(), self.dst.max()) < n
-        ):
-            found.append(f"edge ends must lie in 0..{n - 1}")
-        if self.features.ndim != 2 or self.features.dtype != np.float32:
-            found.append(f"features must be float32 [N, F], found {self.features.dtype}")
-        elif not np.isfinite(self.features).all():
-            bad = np.flatnonzero(~np.isfinite(self.features).all(axis=1))
-            found.append(f"features of {bad.size} nodes hold NaN or infinity (first: {bad[0]})")
-        for name in ("labels", "train", "val", "test", "node_ids"):
-            rows = getattr(self, name)
-            if rows is not None and rows.shape[0] != n:
-                found.append(f"{name} has {rows.shape[0]} rows for {n} nodes")
-        if (
-            not found
-            and ((self.train & self.val) | (self.val & self.test) | (self.train & self.test)).any()
-        ):
-            found.append("train, val and test overlap")
-        if not self.multilabel and self.labels.size and self.labels.max() >= self.classes:
-            found.append(f"label {self.labels.max()} but {self.classes} classes")
-        if found:
-            raise DatasetError(f"graph {self.name!r}: " + "; ".join(found))
+        wrong = self._wrong_features() or [
+            *self._wrong_edges(), *self._wrong_rows(), *self._wrong_labels()
+        ]  # fmt: skip
+        if wrong:
+            raise DatasetError(f"graph {self.name!r}: " + "; ".join(wrong))
         return self
+
+    def _wrong_features(self) -> list[str]:
+        if self.features.ndim != 2 or self.features.dtype != np.float32:
+            shape = list(self.features.shape)
+            return [f"features must be float32 [N, F], found {self.features.dtype} {shape}"]
+        if 0 in self.features.shape:
+            return [f"features are {list(self.features.shape)}: no nodes, or no columns"]
+        finite = np.isfinite(self.features).all(axis=1)
+        if not finite.all():
+            bad = np.flatnonzero(~finite)
+            return [f"features of {bad.size} nodes hold NaN or infinity (first: {bad[0]})"]
+        return []
+
+    def _wrong_edges(self) -> list[str]:
+        n = self.nodes
+        if self.src.shape != self.dst.shape or self.src.ndim != 1:
+            return [f"src {self.src.shape} and dst {self.dst.shape} must be [E] alike"]
+        if not self.src.dtype == self.dst.dtype == np.int64:
+            return [f"src and dst must be int64, found {self.src.dtype} and {self.dst.dtype}"]
+        low = min(self.src.min(initial=0), self.dst.min(initial=0))
+        high = max(self.src.max(initial=0), self.dst.max(initial=0))
+        if low < 0 or high >= n:
+            return [f"edge ends must lie in 0..{n - 1}, found {low if low < 0 else high}"]
+        return []
+
+    def _wrong_rows(self) -> list[str]:
+        found = []
+        for name, dtype in (
+            ("train", np.bool_), ("val", np.bool_), ("test", np.bool_), ("node_ids", np.int64),
+        ):  # fmt: skip
+            rows = getattr(self, name)
+            if rows is None:
+                continue
+            if rows.dtype != dtype or rows.ndim != 1:
+                shape = list(rows.shape)
+                found.append(f"{name} must be {np.dtype(dtype)} [N], found {rows.dtype} {shape}")
+            elif rows.size != self.nodes:
+                found.append(f"{name} has {rows.size} rows for {self.nodes} nodes")
+        if found:
+            return found
+        both = (self.train & self.val) | (self.val & self.test) | (self.train & self.test)
+        if both.any():
+            first = np.flatnonzero(both)[0]
+            return [f"train, val and test overlap (first: node {first})"]
+        return []
+
+    def _wrong_labels(self) -> list[str]:
+        labels, wanted = self.labels, "float32 [N, C]" if self.multilabel else "int64 [N]"
+        dtype = np.float32 if self.multilabel else np.int64
+        if labels.ndim not in (1, 2) or labels.dtype != dtype:
+            return [f"labels must be {wanted}, found {labels.dtype} {list(labels.shape)}"]
+        if labels.shape[0] != self.nodes:
+            return [f"labels has {labels.shape[0]} rows for {self.nodes} nodes"]
+        if self.multilabel:
+            if labels.shape[1] != self.classes:
+                return [f"labels have {labels.shape[1]} columns but {self.classes} classes"]
+            return [] if ((labels == 0) | (labels == 1)).all() else ["labels must be 0 or 1"]
+        if labels.max() >= self.classes:
+            return [f"label {labels.max()} but {self.classes} classes"]
+        return [f"label {labels.min()}: unlabelled is -1"] if labels.min() < -1 else []
 
     def digest(self) -> str:
         """SHA-256 over every array, 16 hex digits: equal graphs, equal digest."""

@@ -78,5 +78,11 @@ class Home:
 
     def _made(self, name: str) -> Path:
         path = self.root / name
-        path.mkdir(exist_ok=True)
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise HomeError(
+                f"cannot make the folder {path}: {error.strerror}; mend that or choose another "
+                "data directory: --home"
+            ) from error
         return path

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from rudder.dataset import Graph
 from rudder.engine import Progress
@@ -117,18 +118,22 @@ class Partition:
         """
         try:
             head = json.loads((folder / FACTS_FILE).read_text())
+            if not isinstance(head, dict):
+                raise ValueError(f"{FACTS_FILE} is no JSON object")
             version = head.pop("schema_version")
             if version != SCHEMA_VERSION:
                 raise PartitionError(
                     f"{folder} has schema version {version}, this Rudder reads {SCHEMA_VERSION}; "
                     "delete the folder and partition again"
                 )
-            values: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in head.items()
-            }
-            return cls(folder=folder, **values)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            if strange := set(head) - {field.name for field in fields(cls)}:
+                raise ValueError(f"{FACTS_FILE} holds {', '.join(sorted(strange))}")
+            return _PARTITIONS.validate_python({**head, "folder": folder})
+        except (OSError, ValueError, KeyError) as error:
             raise PartitionError(f"{folder} holds no complete partition: {error}") from error
+
+
+_PARTITIONS = TypeAdapter(Partition)
 
 
 class Partitioner(ABC):

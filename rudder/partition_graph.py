@@ -71,7 +71,7 @@ def communities(partition: Partition, part: int, count: int) -> npt.NDArray[np.i
 
     Raises:
         ScenarioError: more communities than the part has nodes.
-        PartitionError: the part's file cannot be read, or METIS failed.
+        PartitionError: a file of the part cannot be read or written, or METIS failed.
     """
     owned = partition.part_nodes[part]
     if count > owned:
@@ -81,7 +81,14 @@ def communities(partition: Partition, part: int, count: int) -> npt.NDArray[np.i
     kept = partition.folder / f"part{part}" / f"communities-{count}.npy"
     if not kept.exists():
         _keep(kept, _metis(partition, part, count))
-    found: npt.NDArray[np.int32] = np.load(kept, allow_pickle=False)
+    try:
+        found: npt.NDArray[np.int32] = np.load(kept, allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise PartitionError(f"{kept} cannot be read: {error}; delete that file") from error
+    if found.shape != (owned,):
+        raise PartitionError(
+            f"{kept} holds {list(found.shape)} numbers for {owned} nodes; delete that file"
+        )
     return found
 
 
@@ -112,13 +119,15 @@ def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]
 def _keep(path: Path, array: npt.NDArray[np.int32]) -> None:
     """Store whole, unless another process was faster."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.npy")
-    np.save(scratch, array)
     try:
+        np.save(scratch, array)
         os.link(scratch, path)
     except FileExistsError:
         pass
+    except OSError as error:
+        raise PartitionError(f"{path} cannot be written: {error}") from error
     finally:
-        scratch.unlink()
+        scratch.unlink(missing_ok=True)
 
 
 def _loaded(load: Any, path: Path) -> Any:

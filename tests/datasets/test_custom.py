@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,12 +157,14 @@ def test_multilabel_rows_with_nan_are_in_no_split(write: Write, tmp_path: Path) 
     assert graph.cleaning["nan_labels"] == 1
 
 
-@pytest.mark.parametrize("form", ["masks", "packed", "numbers", "table"])
+@pytest.mark.parametrize("form", ["masks", "whole", "packed", "numbers", "table"])
 def test_splits_in_every_form(write: Write, tmp_path: Path, form: str) -> None:
     train, val, test = np.eye(10, dtype=bool)[[0, 4, 9]]
     path = tmp_path / "s.npz"
     if form == "masks":
         np.savez(path, train_mask=train, valid_mask=val, test_mask=test.astype(np.uint8))
+    elif form == "whole":  # not the nodes 0 and 1, over and over
+        np.savez(path, train=train.astype(int), val_mask=val.astype(int), test=test.astype(int))
     elif form == "packed":
         np.savez(path, train_mask=np.packbits(train), val_mask=np.packbits(val),
                  test_mask=np.packbits(test))  # fmt: skip
@@ -405,6 +408,11 @@ def test_features_with_nan_are_refused(write: Write, tmp_path: Path) -> None:
         ({"edge_index": [[0.0], [1.0]]}, "whole numbers"),
         ({"edge_index": [[0], [5]], "num_nodes": 3}, "edge end 5 lies outside its 3 nodes"),
         ({"edge_index": [[0], [-1]], "num_nodes": 3}, "negative"),
+        ({"edge_index": [[0], [1]], "num_nodes": [3, 3]}, "num_nodes must be one whole number"),
+        ({"edge_index": [[0], [1]], "num_nodes": 2.5}, r"num_nodes must .*found 2\.5"),
+        ({"edge_index": [[0], [1]], "num_nodes": -1}, "num_nodes must .*found -1"),
+        ({"edge_index": np.empty((2, 0), int), "num_nodes": 0}, "num_nodes must .*found 0"),
+        ({"edge_index": np.empty((2, 0), int)}, "no nodes"),
         ({"edge_index": [[0], [1]], "train_mask": [True, False]}, "none for validation"),
         ({"edge_index": [[0], [1]], "meta": "no json"}, "meta must be"),
     ],
@@ -413,6 +421,49 @@ def test_archives_that_do_not_fit(tmp_path: Path, arrays: dict[str, object], say
     np.savez(tmp_path / "g.npz", **{k: np.asarray(v) for k, v in arrays.items()})
     with pytest.raises(DatasetError, match=says):
         custom(npz=str(tmp_path / "g.npz"))
+
+
+@pytest.mark.parametrize("form", ["npz", "UTF-16"])
+def test_a_file_that_is_no_text_is_no_edge_list(write: Write, tmp_path: Path, form: str) -> None:
+    path = write("g.csv", "0,1\n1,2\n".encode("utf-16"))
+    if form == "npz":
+        np.savez(tmp_path / "g.npz", edge_index=[[0], [1]])
+        path = tmp_path / "g.npz"
+    with pytest.raises(DatasetError, match=r"is no text table in UTF-8.*custom:npz=FILE"):
+        custom(edges=str(path))
+
+
+def test_a_file_of_an_archive_that_is_no_array(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "g.npz", "w") as archive:
+        archive.writestr("edge_index", "0,1\n")
+    with pytest.raises(DatasetError, match=r"g\.npz: edge_index is no array"):
+        custom(npz=str(tmp_path / "g.npz"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        (b"(3, 2000000000000), }", "declares an array that does not fit in memory"),
+        (b"(3, 2),              ", "has a damaged header"),
+        (b"(3, 2}, )            ", "damaged"),
+        (b"(3, 3), }            ", "truncated"),
+    ],
+)
+def test_a_damaged_header_is_named(tmp_path: Path, shape: bytes, says: str) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    content = (tmp_path / "x.npy").read_bytes()
+    start = content.index(b"(3, 2)")
+    (tmp_path / "x.npy").write_bytes(content[:start] + shape + content[start + len(shape) :])
+    np.savez(tmp_path / "g.npz", edge_index=[[0], [1]])
+    with pytest.raises(DatasetError, match=rf"x\.npy .*{says}"):
+        custom(npz=str(tmp_path / "g.npz"), features=str(tmp_path / "x.npy"))
+
+
+@pytest.mark.parametrize("parameter", ["features", "labels", "splits", "edges"])
+def test_a_file_that_cannot_be_read(write: Write, parameter: str) -> None:
+    given_ = {"edges": str(write("g.csv", "0,1\n")), parameter: "/proc/self/mem"}
+    with pytest.raises(DatasetError, match=r"/proc/.*/mem cannot be read"):
+        custom(**given_)  # type: ignore[arg-type]
 
 
 # --- real graphs -----------------------------------------------------------------------------

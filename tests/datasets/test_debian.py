@@ -299,6 +299,22 @@ def test_command_converts_compressed_indices(cli: Any, tmp_path: Path) -> None:
     assert "must end in .npz.xz" in done.err
 
 
+@pytest.mark.parametrize("field", ["Size: 100", "Installed-Size: 7"])
+def test_a_size_that_is_no_number_is_named(tmp_path: Path, field: str) -> None:
+    name = field.partition(":")[0]
+    (tmp_path / "Packages").write_text(PACKAGES.replace(field, f"{name}: large"))
+    with pytest.raises(DatasetError, match=rf"alpha: {name} must hold .*'large'"):
+        build_index(read_packages(tmp_path / "Packages"), [])
+
+
+def test_a_place_that_cannot_be_written_is_named(tiny: PackageIndex, tmp_path: Path) -> None:
+    taken = tmp_path / "out" / "taken.npz.xz"
+    taken.mkdir(parents=True)
+    with pytest.raises(DatasetError, match=r"taken\.npz\.xz cannot be written"):
+        save_index(tiny, taken)
+    assert list(taken.parent.iterdir()) == [taken]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

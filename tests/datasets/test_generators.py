@@ -10,7 +10,7 @@ from rudder_datasets.features import neighbour_mean
 from rudder_datasets.generators import rmat, sbm
 
 from rudder.dataset import Graph
-from rudder.errors import SpecError, UsageError
+from rudder.errors import DatasetError, SpecError, UsageError
 from rudder.registries import DATASETS
 
 
@@ -101,6 +101,14 @@ def test_sbm_probabilities_at_their_ends_give_exact_graphs() -> None:
         ("rmat:nodes=1", "nodes=1"),
         ("rmat:edges=5,degree=3", "not both"),
         ("rmat:a=0.9,b=0.2", "a=0.9"),
+        ("rmat:a=1,b=0,c=0", "a=1"),
+        # All pairs would lie beyond the nodes: drawing again would never end.
+        ("rmat:nodes=10,a=0,b=0,c=0", "a=0"),
+        ("rmat:nodes=10,a=0,b=0.5,c=0", "a=0"),
+        ("rmat:nodes=10,a=0,b=1,c=0", "a=0"),
+        ("rmat:nodes=10,a=0,b=0,c=1", "a=0"),
+        ("rmat:degree=1e308", "degree=1e"),
+        ("sbm:degree=-1", "degree=-1"),
         ("rmat:train=0.9,val=0.2", "train=0.9"),
         ("sbm:nodes=3,classes=9", "classes=9"),
         ("sbm:p_in=0.5", "together"),
@@ -114,6 +122,14 @@ def test_sbm_probabilities_at_their_ends_give_exact_graphs() -> None:
 )
 def test_values_out_of_range_are_wrong_use(spec: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
+        DATASETS.build(spec)
+
+
+@pytest.mark.parametrize(
+    "spec", ["rmat:edges=1000000000000", "rmat:nodes=1000000000000", "sbm:nodes=1000000000000"]
+)
+def test_a_graph_that_cannot_be_held_is_refused_with_numbers(spec: str) -> None:
+    with pytest.raises(DatasetError, match=r"needs at least .* GB of memory and .* GB are"):
         DATASETS.build(spec)
 
 

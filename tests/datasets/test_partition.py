@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rudder_datasets import partition as partition_module
+from rudder_datasets import partition_write
 from rudder_datasets.memory import available_memory
 from rudder_datasets.partition import MetisPartitioner, RandomPartitioner
 from rudder_datasets.partition_assign import random_assignment
@@ -223,7 +225,15 @@ def test_second_call_is_a_cache_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     "damage",
-    ["rudder.json", "degree.npy", "part1/halo.npy", "part0/graph.dgl", "part1/node_feat.dgl"],
+    [
+        "rudder.json",
+        "files.json",
+        "assignment.npy",
+        "degree.npy",
+        "part1/halo.npy",
+        "part0/graph.dgl",
+        "part1/node_feat.dgl",
+    ],
 )
 @pytest.mark.parametrize("how", ["missing", "cut"])
 def test_a_damaged_partition_is_made_again(
@@ -244,6 +254,76 @@ def test_a_damaged_partition_is_made_again(
     assert file.stat().st_size == size
 
 
+@pytest.mark.parametrize("name", ["rudder.json", "files.json"])
+@pytest.mark.parametrize("text", ["[]", '"x"', "5", "{}", "null"])
+def test_a_partition_whose_facts_are_none_is_made_again(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    graph = make_graph(nodes=40, edges=80)
+    first = RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+    if (name, text) == ("files.json", "{}"):
+        text = '{"part0": {}}'  # no file of that size
+    (first.folder / name).write_text(text)
+    again = RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+    assert again == first
+    assert json.loads((first.folder / name).read_text()) != json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema_version": 99}, "schema version 99.*partition again"),
+        ({"part_nodes": 5}, "part_nodes"),
+        ({"edge_cut": None}, "edge_cut"),
+        ({"seed": "first"}, "seed"),
+        ({"more": 1}, "holds more"),
+    ],
+)
+def test_facts_of_another_kind_are_refused(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    made = RandomPartitioner().partition(
+        make_graph(nodes=40, edges=80), "toy", 2, 0, tmp_path, silent
+    )
+    facts = json.loads((made.folder / "rudder.json").read_text())
+    (made.folder / "rudder.json").write_text(json.dumps(facts))
+    assert Partition.load(made.folder) == made
+    (made.folder / "rudder.json").write_text(json.dumps({**facts, **change}))
+    with pytest.raises(PartitionError, match=says):
+        Partition.load(made.folder)
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = make_graph(nodes=40, edges=80)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PartitionError, match=r"file/.* cannot be made: .*--home"):
+        RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path / "file", silent)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(partition_module, "write_parts", full)
+    with pytest.raises(PartitionError, match=r"cannot be made: .*No space left"):
+        RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path / "cache", silent)
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+def test_what_dgl_cannot_write_is_told(tmp_path: Path) -> None:
+    from dgl.data.utils import save_tensors
+
+    with pytest.raises(OSError, match=r"nowhere/x\.dgl cannot be written"):
+        partition_write._save(save_tensors, tmp_path / "nowhere" / "x.dgl", {})
+
+
+def test_a_long_name_is_cut(tmp_path: Path) -> None:
+    graph = dataclasses.replace(make_graph(nodes=40, edges=80), name="n" * 250)
+    made = RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+    assert made.graph_name == "n" * 64
+    assert loaded(made, 1)[0].num_nodes() >= 20
+
+
 def test_changed_content_parts_and_method_get_partitions_of_their_own(tmp_path: Path) -> None:
     folders = {
         partitioner.partition(graph, "toy", parts, seed, tmp_path, silent).folder
@@ -256,6 +336,18 @@ def test_changed_content_parts_and_method_get_partitions_of_their_own(tmp_path: 
         for graph in (make_graph(), make_graph(seed=1))
     }
     assert len(folders) == 8
+
+
+def test_more_classes_are_another_partition(tmp_path: Path) -> None:
+    graph = make_graph(nodes=40, edges=80)
+    found = [
+        RandomPartitioner().partition(
+            dataclasses.replace(graph, classes=classes), "toy", 2, 0, tmp_path, silent
+        )
+        for classes in (CLASSES, CLASSES + 3)
+    ]
+    assert [each.classes for each in found] == [CLASSES, CLASSES + 3]
+    assert [Partition.load(each.folder).classes for each in found] == [CLASSES, CLASSES + 3]
 
 
 def test_a_partition_of_another_graph_is_refused(tmp_path: Path) -> None:
@@ -393,6 +485,38 @@ def test_metis_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "is gone" in done.stderr
+
+
+def test_a_killed_partition_takes_metis_along(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.npy")  # METIS waits here for somebody who writes
+    script = (
+        "import os, subprocess, sys\n"
+        "command = [sys.executable, '-I', '-m', 'rudder_datasets.metis', '2', '0']\n"
+        "child = subprocess.Popen([*command, str(os.getpid())], stderr=subprocess.DEVNULL)\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-I", "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    metis = int(parent.stdout.readline())
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            os.close(os.open(tmp_path / "train.npy", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads yet
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+            continue
+        break
+    parent.kill()
+    parent.wait(10)
+    parent.stdout.close()
+    stat = Path(f"/proc/{metis}/stat")
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_command_prints_facts_and_json(cli: Any, ring_plugin: Path) -> None:

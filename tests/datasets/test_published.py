@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -89,6 +90,15 @@ def test_ogb_binary(tmp_path: Path) -> None:
     np.savez(tmp_path / "raw" / "node-label.npz",
              node_label=np.array([[0, 1, 1, np.nan, 2]], dtype=np.float32).T)  # fmt: skip
     check_small_ogb(ogbn.papers100m(from_=str(tmp_path)))
+
+
+@pytest.mark.parametrize("pairs", [7, [1, 2], [[1, 2]], [[[1]], [[2]]]])
+def test_ogb_binary_edges_of_another_shape(tmp_path: Path, pairs: object) -> None:
+    write_ogb(tmp_path)
+    np.savez(tmp_path / "raw" / "data.npz", edge_index=pairs, node_feat=np.zeros((5, 1)),
+             num_nodes_list=[5], num_edges_list=[2])  # fmt: skip
+    with pytest.raises(DatasetError, match=r"edge_index must be \[2, E\]"):
+        ogbn.arxiv(from_=str(tmp_path))
 
 
 def test_directed_ogb_on_request(tmp_path: Path) -> None:
@@ -220,6 +230,10 @@ def test_graphsaint_files_that_are_wrong(tmp_path: Path) -> None:
         (lambda f: (f / "role.json").write_text("[]"), "must hold a JSON object"),
         (lambda f: (f / "role.json").write_text('{"tr": [0]}'), "must hold tr, va and te"),
         (lambda f: (f / "role.json").write_text('{"tr": [9], "va": [], "te": []}'), "0..3"),
+        (lambda f: (f / "role.json").write_text('{"tr": [1.5], "va": [], "te": []}'), "found 1.5"),
+        (lambda f: (f / "role.json").write_text('{"tr": [true], "va": [], "te": []}'), "True"),
+        (lambda f: (f / "role.json").write_text('{"tr": 1, "va": [], "te": []}'), "a list"),
+        (lambda f: (f / "role.json").write_text(f'{{"tr": [{9**30}], "va": [], "te": []}}'), "tr "),
         (lambda f: (f / "class_map.json").write_text('{"9": 0}'), "labels node 9"),
         (lambda f: (f / "class_map.json").write_text('{"0": [0], "1": [0, 1]}'), "one length"),
         (lambda f: (f / "class_map.json").write_text('{"a": 0}'), "must map node numbers"),
@@ -382,7 +396,8 @@ def zipped(folder: Path, inside: str) -> bytes:
 
 
 def left_in(home: Path) -> list[str]:
-    return sorted(p.name for p in (home / "graphs").iterdir())
+    """Names under ``graphs/``, but for the lock that stays."""
+    return sorted(p.name for p in (home / "graphs").iterdir() if p.suffix != ".lock")
 
 
 def test_a_download_is_unpacked_read_and_made_once(server: Server, tmp_path: Path) -> None:
@@ -391,6 +406,48 @@ def test_a_download_is_unpacked_read_and_made_once(server: Server, tmp_path: Pat
     check_small_ogb(DATASETS.build("ogbn-arxiv"))
     assert server.asked == 1
     assert left_in(tmp_path / "home") == ["ogbn-arxiv"]
+
+
+def test_what_a_killed_download_left_is_removed(server: Server, tmp_path: Path) -> None:
+    part = tmp_path / "home" / "graphs" / ".ogbn-arxiv.part"
+    part.mkdir(parents=True)
+    (part / "arxiv.zip").write_bytes(b"half of it")
+    server.content = zipped(write_ogb(tmp_path / "there"), "arxiv")
+    check_small_ogb(DATASETS.build("ogbn-arxiv"))
+    assert left_in(tmp_path / "home") == ["ogbn-arxiv"]
+
+
+def test_two_downloads_at_once_are_one(server: Server, tmp_path: Path) -> None:
+    server.content = zipped(write_ogb(tmp_path / "there"), "arxiv")
+    server.stall = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(download.fetch, "ogbn-arxiv", ogbn._urls("x"), yes=False)
+                for _ in range(2)]  # fmt: skip
+        while not server.asked:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        server.stall.set()
+        assert both[0].result() == both[1].result()
+    assert server.asked == 1
+
+
+def test_something_else_than_an_archive_is_not_kept(server: Server, tmp_path: Path) -> None:
+    server.content = b"<html>come back later</html>"
+    with pytest.raises(DatasetError, match="truncated or no zip archive"):
+        DATASETS.build("ogbn-arxiv")
+    assert left_in(tmp_path / "home") == []
+    server.content = zipped(write_ogb(tmp_path / "there"), "arxiv")
+    check_small_ogb(DATASETS.build("ogbn-arxiv"))
+
+
+def test_a_folder_that_takes_no_download_is_told(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.content = zipped(write_ogb(tmp_path / "there"), "arxiv")
+    (tmp_path / "home" / "graphs" / ".ogbn-arxiv.lock").mkdir(parents=True)
+    with pytest.raises(DatasetError, match="ogbn-arxiv cannot be made"):
+        DATASETS.build("ogbn-arxiv")
+    assert server.asked == 0
 
 
 def test_a_large_download_wants_yes_and_asks_nothing(

@@ -49,11 +49,42 @@ def test_a_sound_graph_is_itself() -> None:
         ({"train": np.array([True, True, False, False])}, "overlap"),
         ({"val": np.array([True])}, "val has 1 rows for 4 nodes"),
         ({"node_ids": np.array([7])}, "node_ids has 1 rows"),
+        ({"node_ids": np.arange(4.0)}, r"node_ids must be int64 \[N\], found float64"),
+        ({"src": np.arange(4.0), "dst": np.arange(4.0)}, "int64, found float64"),
+        ({"src": np.arange(4, dtype=np.int32)}, "int64, found int32"),
+        ({"features": np.float32(1)}, r"float32 \[N, F\], found float32 \[\]"),
+        ({"features": np.ones((4, 0), dtype=np.float32)}, "no columns"),
+        # As indices, 0 and 1 would mean two nodes.
+        ({"train": np.array([1, 0, 0, 0])}, r"train must be bool \[N\], found int64"),
+        ({"val": np.eye(4, dtype=bool)}, r"val must be bool \[N\], found bool \[4, 4\]"),
+        ({"train": np.eye(4, dtype=bool)[2]}, "overlap .first: node 2"),
+        ({"val": np.eye(4, dtype=bool)[2]}, "overlap .first: node 2"),
+        ({"labels": np.array([0, 1, 2, np.nan])}, r"labels must be int64 \[N\], found float64"),
+        ({"labels": np.array([0, 1, 2, -2])}, "label -2: unlabelled is -1"),
+        ({"labels": np.ones((4, 2), dtype=np.float32)}, "2 columns but 3 classes"),
+        ({"labels": np.full((4, 3), 2, dtype=np.float32)}, "labels must be 0 or 1"),
+        ({"labels": np.full((4, 3), np.nan, dtype=np.float32)}, "labels must be 0 or 1"),
+        ({"labels": np.ones((4, 3), dtype=np.int64)}, r"labels must be float32 \[N, C\]"),
     ],
 )
 def test_each_inconsistency_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DatasetError, match="graph 'ring'.*" + message):
         small(**changes).validated()
+
+
+def test_a_graph_without_nodes_is_none() -> None:
+    none: dict[str, Any] = {
+        **dict.fromkeys(("src", "dst", "labels"), np.empty(0, dtype=np.int64)),
+        **dict.fromkeys(("train", "val", "test"), np.empty(0, dtype=bool)),
+    }
+    with pytest.raises(DatasetError, match="no nodes"):
+        small(features=np.empty((0, 2), dtype=np.float32), **none).validated()
+
+
+def test_every_inconsistency_is_named_at_once() -> None:
+    wrong = small(src=np.array([0, 1, 2, 9]), labels=np.array([7] * 4), train=np.array([True]))
+    with pytest.raises(DatasetError, match=r"found 9; train has 1 rows.*; label 7 but 3 classes"):
+        wrong.validated()
 
 
 def test_the_digest_follows_the_content_and_nothing_else() -> None:

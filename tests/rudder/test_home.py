@@ -53,3 +53,9 @@ def test_a_strangers_or_closed_directory_is_told(
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(HomeError, match="not writable"):
         Home.resolve(tmp_path)
+
+
+def test_a_file_in_the_place_of_a_folder_is_told(home: Home) -> None:
+    (home.root / "partitions").write_text("")
+    with pytest.raises(HomeError, match=r"partitions: File exists; .*--home"):
+        _ = home.partitions

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rudder import partition_graph
 from rudder.dataset import Graph
 from rudder.errors import PartitionError, ScenarioError
 from rudder.home import Home
@@ -75,6 +76,34 @@ def test_communities_are_dense_stay_the_same_and_are_found_by_every_process(
     np.save(kept, np.flip(found))  # as if another process had been faster
     assert np.array_equal(communities(partition, 1, 4), np.flip(found))
     kept.unlink()
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "of another part"])
+def test_damaged_communities_are_named(partition: Partition, how: str) -> None:
+    kept = partition.folder / "part2" / "communities-3.npy"
+    communities(partition, 2, 3)
+    if how == "cut":
+        kept.write_bytes(kept.read_bytes()[:-40])
+    elif how == "empty":
+        kept.write_bytes(b"")
+    else:
+        np.save(kept, np.zeros(7, np.int32))
+    with pytest.raises(PartitionError, match=r"part2/communities-3\.npy .*; delete that file"):
+        communities(partition, 2, 3)
+    kept.unlink()
+
+
+def test_a_folder_that_takes_no_communities_is_named(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted((partition.folder / "part0").iterdir())
+    monkeypatch.setattr(partition_graph.os, "link", full)
+    with pytest.raises(PartitionError, match=r"communities-2\.npy cannot be written: .*No space"):
+        communities(partition, 0, 2)
+    assert sorted((partition.folder / "part0").iterdir()) == before
 
 
 def test_more_communities_than_nodes_are_refused(partition: Partition) -> None:
