@@ -1,0 +1,1 @@
+"""Language models that steer: backends, prompts, answers, and the agent."""
