@@ -1,0 +1,62 @@
+"""Does a suite ask for what a model has seen in its training?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rudder.model.manifest import ModelManifest
+from rudder.spec import Spec
+from rudder.suite import Suite
+
+
+def leaks(
+    manifest: ModelManifest,
+    suite: Suite,
+    *,
+    seeds: Iterable[int] = (),
+    traces: Iterable[str] = (),
+) -> list[str]:
+    """What of a suite the model's fitting or early stopping has seen, a line each; [] = nothing.
+
+    A shifted scenario (``ood_…``) leaks if it was trained on, whatever its name and seed; one of
+    ``ood_graph`` also if any other scenario on its graph was. A scenario in distribution may have
+    been trained on, but not at a seed at which it is judged.
+
+    Args:
+        seeds: at which the suite will be run; compared for scenarios that were trained on.
+        traces: ids of access traces that it will be run on.
+    """
+    trained = {digest: name for name, digest in manifest.training.scenarios.items()}
+    graphs = {_graph(graph) for graph in manifest.training.graphs}
+    repeated = sorted(set(seeds) & set(manifest.training.seeds))
+    found = []
+    for item in suite:
+        # A seed is no part of what a scenario is; a suite leaves it at its default.
+        same = trained.get(item.scenario.change(seed=0).digest())
+        where = f"{suite.name}/{item.name} ({item.split})"
+        if item.axis and same is not None:
+            found.append(f"{where}: model {manifest.name!r} was trained on it, as {same!r}")
+        elif item.axis == "graph" and _graph(item.scenario.graph) in graphs:
+            found.append(
+                f"{where}: model {manifest.name!r} was trained on its graph {item.scenario.graph}"
+            )
+        elif same is not None and repeated:
+            told = ", ".join(map(str, repeated))
+            found.append(
+                f"{where}: model {manifest.name!r} was trained on it at the seeds {told}, too"
+            )
+    known = set(manifest.training.traces)
+    found += [
+        f"trace {trace}: model {manifest.name!r} was trained on it"
+        for trace in traces
+        if trace in known
+    ]
+    return found
+
+
+def _graph(text: str) -> Spec:
+    """A graph's spec, defaults spelled out where its dataset is registered here."""
+    from rudder.registries import DATASETS
+
+    spec = Spec.parse(text)
+    return DATASETS.resolve(spec) if spec.name in DATASETS else spec
