@@ -104,6 +104,7 @@ for _name, _summary in {
 for _name, _target, _summary, _section in (
     ("controllers", "look:controllers", "list the controllers, or show one", "Look"),
     ("policies", "look:policies", "list the replacement policies, or show one", "Look"),
+    ("suites", "look:suites", "list the suites of scenarios, or show one", "Look"),
     ("replay", "replay:replay", "a recorded trace under a controller, and what could be", "Run"),
     ("calibrate-time", "timing:calibrate_time", "fit the model of time to a real run", "Prepare"),
     ("estimate", "timing:estimate_scale", "seconds at a size that was never run", "Compare"),

@@ -26,7 +26,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,14 @@ class SuiteScenario:
         split: one of :data:`SPLITS`.
         scenario: its seed is the default; who runs it chooses seeds.
         summary: one line, or "".
+        changes: the fields that its own table gives, as they are written there.
     """
 
     name: str
     split: str
     scenario: Scenario
     summary: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def axis(self) -> str:
@@ -74,12 +76,14 @@ class Suite:
         summary: one line.
         scenarios: in the order of the file.
         path: where it was read.
+        base: the fields of ``[base]``, as they are written there.
     """
 
     name: str
     summary: str
     scenarios: tuple[SuiteScenario, ...]
     path: Path | None = None
+    base: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Suite:
@@ -114,7 +118,8 @@ class Suite:
             if not isinstance(table, Mapping):
                 raise SuiteError(f"{where}: scenarios.{key} must be a table, found {table!r}")
             found += _expand(f"{where}: [scenarios.{key}]", key, base, table)
-        return cls(name, str(data.get("summary", "")), tuple(found), path)
+        _check_distinct(where, found)
+        return cls(name, _summary(where, data), tuple(found), path, dict(base))
 
     def __iter__(self) -> Iterator[SuiteScenario]:
         return iter(self.scenarios)
@@ -122,12 +127,14 @@ class Suite:
     def select(self, patterns: Sequence[str] = (), splits: Sequence[str] = ()) -> Suite:
         """Only the scenarios whose name fits a pattern (``*``, ``?``) and whose split is named.
 
+        A table's name stands for all of its combinations.
+
         Raises:
             UnknownNameError: a pattern or split that fits none; lists what there is.
         """
         for given, known in ((patterns, self.names), (splits, self.splits)):
             for one in given:
-                if not fnmatch.filter(known, one):
+                if not any(_fits(name, one) for name in known):
                     raise UnknownNameError(
                         f"suite {self.name!r} has nothing named {one!r}; there are "
                         f"{', '.join(known)}"
@@ -135,12 +142,12 @@ class Suite:
         kept = tuple(
             item
             for item in self.scenarios
-            if (not patterns or any(fnmatch.fnmatchcase(item.name, p) for p in patterns))
-            and (not splits or any(fnmatch.fnmatchcase(item.split, s) for s in splits))
+            if (not patterns or any(_fits(item.name, p) for p in patterns))
+            and (not splits or any(_fits(item.split, s) for s in splits))
         )
         if not kept:
             raise UnknownNameError(f"suite {self.name!r}: no scenario fits both names and splits")
-        return Suite(self.name, self.summary, kept, self.path)
+        return replace(self, scenarios=kept)
 
     @property
     def names(self) -> list[str]:
@@ -171,6 +178,7 @@ def _expand(
     own = {field: value for field, value in table.items() if field not in _OWN}
     if twice := set(own) & set(each):
         raise SuiteError(f"{where}: {', '.join(sorted(twice))} is given twice, itself and in each")
+    summary = _summary(where, table)
     found = []
     for values in itertools.product(*each.values()):
         chosen = dict(zip(each, values, strict=True))
@@ -183,8 +191,36 @@ def _expand(
         except ScenarioError as error:
             raise SuiteError(f"{where}: {error}") from error
         name = f"{key}/{told}" if told else key
-        found.append(SuiteScenario(name, split, scenario, str(table.get("summary", ""))))
+        found.append(SuiteScenario(name, split, scenario, summary, {**own, **chosen}))
     return found
+
+
+def _summary(where: str, table: Mapping[str, Any]) -> str:
+    summary = table.get("summary", "")
+    if not isinstance(summary, str):
+        raise SuiteError(f"{where}: summary must be text, found {summary!r}")
+    return summary
+
+
+def _check_distinct(where: str, scenarios: Sequence[SuiteScenario]) -> None:
+    """One name, one scenario: twice the same would be run twice, or leak from split to split."""
+    names: set[str] = set()
+    digests: dict[str, str] = {}
+    for item in scenarios:
+        if item.name in names:
+            raise SuiteError(f"{where}: two scenarios are named {item.name!r}; rename one of them")
+        names.add(item.name)
+        twin = digests.setdefault(item.scenario.digest(), item.name)
+        if twin != item.name:
+            raise SuiteError(
+                f"{where}: {item.name!r} is the same scenario as {twin!r}; remove one of them"
+            )
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Names hold brackets, which a pattern reads otherwise: an equal name always fits."""
+    own = name.partition("/")[0]
+    return pattern in (name, own) or fnmatch.fnmatchcase(name, pattern)
 
 
 def _written(value: Any) -> str:

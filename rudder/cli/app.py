@@ -28,7 +28,7 @@ from rudder.errors import RudderError, UsageError
 from rudder.registries import COMMANDS
 from rudder.terminating import sigterm_as_exit
 
-SECTIONS = ("Look", "Prepare", "Run", "Compare", "Extend")
+SECTIONS = ("Look", "Prepare", "Run", "Learn", "Compare", "Extend")
 """Order of the sections in the help: the workflow. Others follow by name."""
 INTERRUPTED = 130
 ABOUT = "Rudder steers the prefetch buffer of distributed GNN training, and compares what steers."

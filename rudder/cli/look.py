@@ -1,4 +1,4 @@
-"""``rudder controllers`` and ``rudder policies``: what is registered, or one of it."""
+"""``rudder controllers``, ``policies`` and ``suites``: what is registered, or one of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import typer
 
 from rudder.cli.options import AsJson, Plugins
 from rudder.cli.output import emit
-from rudder.registries import CONTROLLERS, POLICIES
+from rudder.registries import CONTROLLERS, POLICIES, SUITES
 from rudder.registry import Entry, Registry
 from rudder.spec import Spec
+from rudder.suite import find_suite
 
 Name = Annotated[
     Optional[str],  # noqa: UP045
@@ -39,6 +40,46 @@ def policies(name: Name = None, as_json: AsJson = False, plugin: Plugins = None)
         emit([_row(e) for e in POLICIES], as_json=as_json)
     else:
         emit(_facts(POLICIES, POLICIES.check(name)), as_json=as_json)
+
+
+def suites(
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[NAME|FILE.toml]", help="one of them, or a file"),
+    ] = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
+    """List the suites of scenarios, or show the scenarios of one."""
+    if name is None:
+        emit([{"name": e.name, "summary": e.summary, "origin": e.origin} for e in SUITES],
+             as_json=as_json)  # fmt: skip
+        return
+    suite = find_suite(name)
+    scenarios = [
+        {
+            "name": item.name,
+            "split": item.split,
+            "changes": dict(item.changes),
+            "summary": item.summary,
+            "digest": item.scenario.digest(),
+            "scenario": item.scenario.model_dump(mode="json"),
+        }
+        for item in suite
+    ]
+    facts = {
+        "name": suite.name,
+        "summary": suite.summary,
+        "path": suite.path,
+        "digest": suite.digest(),
+        "splits": {s: sum(item.split == s for item in suite) for s in suite.splits},
+        "base": dict(suite.base),
+    }
+    if as_json:
+        emit({**facts, "scenarios": scenarios}, as_json=True)
+        return
+    emit(facts, as_json=False)
+    emit(scenarios, as_json=False, columns=("name", "split", "changes"), title="Scenarios")
 
 
 def _row(entry: Entry) -> dict[str, Any]:

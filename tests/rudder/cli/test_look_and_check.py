@@ -1,4 +1,4 @@
-"""``rudder controllers``, ``rudder policies`` and ``rudder check``."""
+"""``rudder controllers``, ``policies``, ``suites`` and ``check``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rudder.scenario import Scenario
+from rudder.suite import Suite
+
+SUITE = """
+[base]
+graph = "sbm:nodes=900"
+
+[scenarios.held]
+split = "id_val"
+seed_order = "communities"
+
+[scenarios.wide]
+split = "ood_fan_out"
+each = { fan_out = [[15, 30]], buffer = [0.05, 500] }
+"""
 PLUGIN = """
 from rudder import Controller, Decision
 from rudder.registries import CONTROLLERS
@@ -48,6 +63,27 @@ def test_one(cli: Cli) -> None:
         unknown = cli(command, "nonsense")
         assert unknown.code == 2
         assert "nonsense" in unknown.err
+
+
+def test_suites(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SUITE)
+    suite = Suite.read(tmp_path / "small.toml")
+    listed = cli("suites", "--json")
+    assert listed.code == 0, listed.err
+    assert "train" in {row["name"] for row in json.loads(listed.out)}
+    shown = json.loads(cli("suites", "small.toml", "--json").out)
+    assert shown["digest"] == suite.digest()
+    assert shown["splits"] == {"id_val": 1, "ood_fan_out": 2}
+    assert shown["base"] == {"graph": "sbm:nodes=900"}
+    assert [row["name"] for row in shown["scenarios"]] == suite.names
+    assert shown["scenarios"][0]["changes"] == {"seed_order": "communities"}
+    assert Scenario.make(**shown["scenarios"][0]["scenario"]) == suite.scenarios[0].scenario
+    table = cli("suites", tmp_path / "small.toml").out
+    assert "wide/fan_out=[15,30],buffer=500" in table
+    assert "seed_order=communities" in table
+    unknown = cli("suites", "nonsense")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "nonsense" in unknown.err
 
 
 def test_check(cli: Cli, tmp_path: Path) -> None:
