@@ -204,6 +204,18 @@ def test_the_folder_can_be_moved_and_read_from_anywhere(
     assert loaded(Partition.load(moved), 1)[1]["feat"].shape == (made.part_nodes[1], WIDTH)
 
 
+@pytest.mark.parametrize("seed", [0, 5])
+def test_metis_cuts_few_edges(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(4), 100)[rng.permutation(400)]
+    src = rng.integers(0, 400, 8000)
+    same = np.array([rng.choice(np.flatnonzero(group == group[node])) for node in src[:7600]])
+    ends = np.concatenate([same, rng.integers(0, 400, 400)])  # one edge of twenty leads anywhere
+    graph = dataclasses.replace(make_graph(nodes=400, edges=0), src=src, dst=ends)
+    cut = MetisPartitioner().partition(graph, "toy", 4, seed, tmp_path, silent).edge_cut
+    assert cut < 0.2  # at random 0.75
+
+
 def test_seed_matters(tmp_path: Path) -> None:
     graph = make_graph()
     for partitioner in (RandomPartitioner(), MetisPartitioner()):
@@ -360,6 +372,46 @@ def test_a_partition_of_another_graph_is_refused(tmp_path: Path) -> None:
         RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"seed": 7}, "seed 7, wanted 0"),
+        ({"part_nodes": [10, 10, 20]}, "parts 3, wanted 2"),
+        ({"method": "metis"}, "method 'metis', wanted 'random'"),
+    ],
+)
+def test_a_folder_that_holds_another_partition_is_refused(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    graph = make_graph(nodes=40, edges=80)
+    made = RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+    facts = json.loads((made.folder / "rudder.json").read_text())
+    (made.folder / "rudder.json").write_text(json.dumps({**facts, **change}))
+    with pytest.raises(PartitionError, match=rf"another partition .*{says}; delete the folder"):
+        RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+
+
+@pytest.mark.parametrize("name", ["rudder", "files"])
+def test_a_graph_named_as_one_of_our_files(tmp_path: Path, name: str) -> None:
+    graph = dataclasses.replace(make_graph(nodes=40, edges=80), name=name)
+    made = RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent)
+    assert Partition.load(made.folder) == made
+    assert loaded(made, 0)[0].num_nodes() >= 20
+    assert RandomPartitioner().partition(graph, "toy", 2, 0, tmp_path, silent) == made
+
+
+def test_beyond_the_halo_is_what_lies_two_hops_away() -> None:
+    # Node 0 trains in part 0; 1 is its halo; 2 and 3 lie behind 1; 4 is only reached from 0.
+    graph = dataclasses.replace(
+        make_graph(nodes=5, edges=0),
+        src=np.array([1, 2, 3, 0]),
+        dst=np.array([0, 1, 1, 4]),
+        train=np.array([True, False, False, False, False]),
+    )
+    assignment = np.array([0, 1, 1, 1, 1], np.int32)
+    assert partition_module._beyond_halo(graph, assignment, 2, 0) == pytest.approx(2 / 3)
+
+
 def test_more_parts_than_nodes_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="parts = 12, but graph 'toy graph' has 11 nodes"):
         MetisPartitioner().partition(make_graph(nodes=11), "toy", 12, 0, tmp_path, silent)
@@ -374,6 +426,34 @@ def test_too_little_memory_is_refused_with_numbers(
     monkeypatch.setattr(partition_module, "available_memory", lambda: 100_000_000)
     with pytest.raises(PartitionError, match=r"needs about 0\.60 GB .* 0\.10 GB are available"):
         MetisPartitioner().partition(make_graph(), "toy", 4, 0, tmp_path, silent)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_memory_is_refused_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = make_graph(nodes=40, edges=80)
+    wide = dataclasses.replace(graph, features=np.ones((40, 100_000), np.float32))
+    partitioner = RandomPartitioner()
+    needed = partitioner.peak_memory(wide, 2)
+    # A part's rows are held twice while they are written.
+    more = needed - partitioner.peak_memory(graph, 2)
+    assert more == wide.features.nbytes - graph.features.nbytes
+    monkeypatch.setattr(partition_module, "available_memory", lambda: needed - 1)
+    with pytest.raises(PartitionError, match="are available"):
+        partitioner.partition(wide, "toy", 2, 0, tmp_path, silent)
+    monkeypatch.setattr(partition_module, "available_memory", lambda: needed)
+    assert partitioner.partition(wide, "toy", 2, 0, tmp_path, silent).feature_width == 100_000
+
+
+def test_a_part_that_metis_leaves_empty_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_in_one(*_: object, cwd: Path, **__: object) -> subprocess.CompletedProcess[str]:
+        np.save(cwd / "assignment.npy", np.zeros(40, np.int32))
+        return subprocess.CompletedProcess([], 0, "")
+
+    monkeypatch.setattr(subprocess, "run", all_in_one)
+    with pytest.raises(PartitionError, match=r"left 2 of 3 parts .* empty; use fewer parts"):
+        MetisPartitioner().partition(make_graph(nodes=40), "toy", 3, 0, tmp_path, silent)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
@@ -488,7 +568,7 @@ def test_metis_ends_when_its_parent_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_killed_partition_takes_metis_along(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "train.npy")  # METIS waits here for somebody who writes
+    os.mkfifo(tmp_path / "train.npy")  # METIS waits here for what somebody writes
     script = (
         "import os, subprocess, sys\n"
         "command = [sys.executable, '-I', '-m', 'rudder_datasets.metis', '2', '0']\n"
@@ -501,22 +581,34 @@ def test_a_killed_partition_takes_metis_along(tmp_path: Path) -> None:
     )
     assert parent.stdout is not None
     metis = int(parent.stdout.readline())
+    writer = _writer(tmp_path / "train.npy")
+    try:
+        assert not _ended(metis)
+        parent.kill()
+        parent.wait(10)
+        deadline = time.monotonic() + 10
+        while not _ended(metis):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.close(writer)
+        parent.stdout.close()
+
+
+def _writer(fifo: Path) -> int:
+    """The end to write to, once somebody reads."""
     deadline = time.monotonic() + 120
     while True:
         try:
-            os.close(os.open(tmp_path / "train.npy", os.O_WRONLY | os.O_NONBLOCK))
-        except OSError:  # nobody reads yet
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-            continue
-        break
-    parent.kill()
-    parent.wait(10)
-    parent.stdout.close()
-    stat = Path(f"/proc/{metis}/stat")
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+
+
+def _ended(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
 
 
 def test_command_prints_facts_and_json(cli: Any, ring_plugin: Path) -> None:

@@ -17,6 +17,7 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import Tracker, tracker
 from rudder.tracking.sending import sync
+from rudder.tracking.store import exclusive
 from rudder.tracking.unfinished import Note, Process, end_those_of_dead_processes
 
 from .conftest import MakeResult, free_port
@@ -66,6 +67,8 @@ def test_the_next_tracked_run_ends_a_killed_one(
 ) -> None:
     child = Child(home, scenario, logs)
     child.kill()
+    last = 2 * 10**9  # seconds; the process wrote to its log for years
+    os.utime(logs / "trainer-0.log", (last, last))
     result = make_result()
     tracker = Tracker(home)
     with tracker.run(result.scenario, result.controller) as tracked:
@@ -74,7 +77,7 @@ def test_the_next_tracked_run_ends_a_killed_one(
             assert find(client, tracked.local_id).info.status == "RUNNING"
         tracked.finish(result)
     assert run.info.status == "KILLED"
-    assert run.info.start_time <= run.info.end_time
+    assert run.info.end_time == 1000 * last
     assert f"pid {child.pid} " in run.data.tags["rudder.process"]
     assert run.data.tags["rudder.process"] in run.data.tags["rudder.error"]
     with tracker.store.session() as client:
@@ -148,6 +151,28 @@ def test_two_processes_end_a_run_once(home: Home, scenario: Scenario, logs: Path
     assert sorted(codes) == [0, 0, 0, 1]
     assert [p.name for p in home.outbox.glob("[!.]*")] == [child.local_id]
     assert not list(home.outbox.glob(".*.running*"))
+
+
+def test_a_run_that_another_process_is_ending_is_left_to_it(
+    home: Home, scenario: Scenario, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Child(home, scenario, logs)
+    child.kill()
+    monkeypatch.setattr("rudder.tracking.store.LOCK_TIMEOUT_S", 0.1)
+    with exclusive(home.outbox / f".{child.local_id}.lock"):
+        assert end_those_of_dead_processes(home) == []
+    (package,) = end_those_of_dead_processes(home)
+    assert package.record.local_id == child.local_id
+
+
+def test_a_run_that_was_ended_and_sent_meanwhile_is_not_ended_again(
+    home: Home, scenario: Scenario
+) -> None:
+    run = Tracker(home).run(scenario, Spec.parse("fixed"))
+    note = Note(run._record, run._specs, Process.own())
+    path = home.outbox / f".{run.local_id}.running"
+    assert tracker.unfinished._end(home, path, note) is None
+    assert list(home.outbox.iterdir()) == []
 
 
 def test_which_processes_are_gone() -> None:
