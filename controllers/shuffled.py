@@ -24,7 +24,7 @@ class Shuffled(Controller):
         SpecError: no run is named.
     """
 
-    tags: Capabilities = Capabilities(stochastic=True)
+    tags: Capabilities = Capabilities(stochastic=True, paths=("run",))
 
     def __init__(self, run: str) -> None:
         if not isinstance(run, str) or not run:

@@ -30,6 +30,7 @@ class Capabilities:
             loaded once.
         reads_seconds: its decisions depend on measured seconds, so a replay may differ.
         nested: parameters that hold the specs of other controllers.
+        paths: parameters that name a file or directory, or are empty; trainers get them absolute.
         replay_only: needs what only a recorded trace has, such as its future.
         deadline_s: seconds after which an open question counts as a timeout.
     """
@@ -42,6 +43,7 @@ class Capabilities:
     shared: bool = False
     reads_seconds: bool = False
     nested: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
     replay_only: bool = False
     deadline_s: float = 30.0
 

@@ -39,12 +39,13 @@ def find_model(text: str, home: Home | None = None) -> Path:
 
 
 def locate(controller: Spec, home: Home) -> Spec:
-    """A controller's spec with models of the data directory as absolute paths.
+    """A controller's spec with models of the data directory, and other files, as absolute paths.
 
-    So a trainer, which knows no data directory, finds them; shipped ones keep their names.
+    So a trainer, which knows no data directory and works elsewhere, finds them; shipped models keep
+    their names. A path may also be the name of a directory under ``models/``.
 
     Raises:
-        MissingPathError: a model that is nowhere.
+        MissingPathError: a model or file that is nowhere.
     """
     from rudder.registries import CONTROLLERS, MODELS
 
@@ -56,10 +57,23 @@ def locate(controller: Spec, home: Home) -> Spec:
         folder = find_model(model, home)
         if model not in MODELS or folder != MODELS.build(model):
             params["model"] = str(folder)
+    for name in tags.paths:
+        if full.params.get(name):
+            params[name] = str(_existing(controller, name, full.params[name], home))
     for name in tags.nested:
         if full.params.get(name):
             params[name] = str(locate(Spec.parse(full.params[name]), home))
     return Spec(controller.name, params)
+
+
+def _existing(controller: Spec, name: str, text: Any, home: Home) -> Path:
+    places = [Path(str(text)).expanduser(), home.models / str(text)]
+    for path in places:
+        if path.exists():
+            return path.resolve()
+    raise MissingPathError(
+        f"{controller.name}: {name} = {text!r} is neither {places[0].resolve()} nor {places[1]}"
+    )
 
 
 def models_of(controller: Spec) -> list[str]:
@@ -74,4 +88,3 @@ def models_of(controller: Spec) -> list[str]:
         if full.params.get(name):
             found += models_of(Spec.parse(full.params[name]))
     return found
-
