@@ -12,7 +12,7 @@ from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
 from rudder.cli.train import Controller, TrackingUri, describe
 from rudder.home import Home
-from rudder.replay.engine import FREE, ReplayEngine, recorded_time
+from rudder.replay.engine import FREE, MakeTime, ReplayEngine, recorded_time
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.timing import Machine, calibrated_time
@@ -76,7 +76,7 @@ def replay(
     place = Home.resolve(home)
     engine = ReplayEngine(
         find_trace(trace, place),
-        make_time=recorded_time if time is None else calibrated_time(Machine.load(time)),
+        make_time=_time_model(time),
         measure_latency=measure_latency,
         record_decisions=decisions,
         oracle=None if oracle is None else Spec.parse(oracle),
@@ -94,3 +94,9 @@ def replay(
         )  # fmt: skip
     emit({"trace": str(engine.trace.folder), **describe(result)}, as_json=as_json)
     say(f"run directory: {result.run_dir}")
+
+
+def _time_model(calibration: Path | None) -> MakeTime:
+    if calibration is None:
+        return recorded_time
+    return calibrated_time(Machine.load(calibration.expanduser().resolve()))

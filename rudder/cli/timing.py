@@ -111,7 +111,7 @@ def estimate_scale(
     Remote share, fetched share, halo and balance are extrapolated over the parts; the error of the
     same method at the most parts, predicted from the others, is told beside it.
     """
-    place, machine = Home.resolve(home), Machine.load(time)
+    place, machine = Home.resolve(home), Machine.load(time.expanduser().resolve())
     opened = [Trace.open(find_trace(name, place)) for name in traces]
     check_comparable(opened)
     with progress(quiet=quiet or as_json) as report:

@@ -53,7 +53,8 @@ def read_answers(path: Path, rank: int) -> dict[int, Decision]:
     A last line that a crash cut short is left out, as there.
 
     Raises:
-        ControllerError: the file cannot be read, or holds a line that is no record of a decision.
+        ControllerError: the file cannot be read, holds a line that is no record of a decision, or
+            no decision of any rank.
     """
     try:
         # Every whole line ends in a newline: what follows the last one was cut short.
@@ -63,13 +64,19 @@ def read_answers(path: Path, rank: int) -> dict[int, Decision]:
     except ValueError as error:
         raise ControllerError(f"{path} holds no decisions: {error}") from error
     found: dict[int, Decision] = {}
+    decided = False
     for number, line in enumerate(lines, start=1):
         try:
             record: Mapping[str, Any] = json.loads(line)
-            if record.get("kind", "decision") != "decision" or record["rank"] != rank:
+            if record.get("kind", "decision") != "decision":
                 continue
-            if record["applied_at"] is not None:
+            decided = True
+            if record["rank"] == rank and record["applied_at"] is not None:
                 found[record["applied_at"]] = Decision(**record["decision"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ControllerError(f"{path}:{number} is no record of a decision: {error}") from error
+    if not decided:
+        raise ControllerError(
+            f"{path} holds no decisions; run again and keep them (a replay: without --no-decisions)"
+        )
     return found

@@ -259,6 +259,12 @@ def test_recorded_needs_a_run(trace: Trace, replay: Replay, tmp_path: Path) -> N
         replay(trace, f"recorded:run={tmp_path / 'broken.jsonl'}")
 
 
+def test_a_run_that_kept_no_decisions_feeds_nothing_back(trace: Trace, replay: Replay) -> None:
+    kept = replay(trace, "random:p=0.5", engine={"record_decisions": False})
+    with pytest.raises(ControllerError, match=r"decisions\.jsonl holds no decisions; run again"):
+        replay(trace, Spec("recorded", {"run": str(kept.run_dir)}))
+
+
 def test_a_journal_that_a_crash_cut_short_is_fed_back(
     trace: Trace, replay: Replay, tmp_path: Path
 ) -> None:
