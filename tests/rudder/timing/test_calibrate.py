@@ -31,6 +31,7 @@ def test_it_finds_what_the_run_was_made_with(fitted: Machine, machine: Machine) 
     assert fitted.train_byte_s == pytest.approx(machine.train_byte_s, rel=0.25)
     assert fitted.train_fixed_s == pytest.approx(machine.train_fixed_s, rel=0.25)
     assert fitted.sampling_wait == pytest.approx(machine.sampling_wait, rel=1e-6)
+    assert fitted.efficiency == pytest.approx(machine.efficiency, rel=1e-6)
     assert fitted.sampling_row_bytes == pytest.approx(30)
     assert fitted.model_bytes == pytest.approx(machine.model_bytes)
 

@@ -67,6 +67,31 @@ def test_seconds_by_hand() -> None:
     assert found["epoch_seconds"] == pytest.approx(10 * total)
 
 
+def test_trainers_of_a_host_share_its_link() -> None:
+    """Two on each of two hosts: twice the bytes of sampling and rows on a link; 3/4 of twice the
+    model's bytes in gradients, at 1 byte per microsecond x 0.9."""
+    machine = Machine(
+        1, 2e-3, 1e-6, 1e-3, 1e-8, 3e-3, 2e-8, efficiency=0.9, sampling_wait_slowest=3.0,
+        sampling_row_bytes=30.0, model_bytes=30_000,
+    )  # fmt: skip
+    found = seconds_at(machine, random_parts(4), replace(TARGET, hosts=2, trainers=2))
+    assert found["sample_s"] == pytest.approx(3e-3 + 2 * 67.5e-3)
+    assert found["fetch_s"] == pytest.approx(1.92e-3 + 2 * 0.09 / 0.9)
+    assert found["compute_s"] == pytest.approx(4.84e-3 + 0.045 / 0.9)
+
+
+def test_an_epoch_ends_with_a_minibatch_that_is_not_full() -> None:
+    assert replace(TARGET, train_nodes=16_001).minibatches == 11
+
+
+def test_shares_and_balance_stay_in_range() -> None:
+    two = replace(random_parts(2), local_share=0.5, balance=1.5, fetched_share=0.9)
+    four = replace(random_parts(4), local_share=0.9, balance=1.1, fetched_share=0.1)
+    shapes = [two, four]
+    found = extrapolate(shapes, 8)
+    assert (found.local_share, found.balance, found.fetched_share) == (1.0, 1.0, 0.0)
+
+
 def test_a_check_of_shapes_that_follow_the_rule_finds_no_error(machine: Machine) -> None:
     found = estimate(machine, [random_parts(p) for p in (8, 2, 4)], TARGET)
     assert found["estimate"] is True
@@ -109,6 +134,8 @@ def test_the_command_says_that_it_estimates(
     assert main([*command, "--json", "--hosts", "16"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["target"]["ranks"] == 64
+    # 4 minibatches of 2 seeds on each of 2 ranks; pulls run 2 minibatches ahead
+    assert (found["target"]["train_nodes"], found["target"]["depth"]) == (16, 2)
     # of 5 local nodes and one of each other part
     assert [shape["local_share"] for shape in found["measured"]] == [5 / 6, 5 / 8, 5 / 12]
     assert found["assumptions"] == list(ASSUMPTIONS)
