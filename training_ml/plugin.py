@@ -10,3 +10,9 @@ COMMANDS.register(
     summary="run a suite under exploring schedules, keep every decision",
     fields={"section": "Learn"},
 )
+COMMANDS.register(
+    "label",
+    "rudder_training_ml.commands_label:label",
+    summary="what would have been right at every decision of a collection",
+    fields={"section": "Learn"},
+)
