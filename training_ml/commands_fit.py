@@ -114,21 +114,26 @@ def fit(
     opened = Collection.open(collection, place)
     material = material_of(opened, rule)
     _check_targets(specs, folder, name, force=force)
-    done: list[tuple[Spec, Fitted, dict[str, Any]]] = []
+    done: list[tuple[Fitted, dict[str, Any]]] = []
+    problem: str | None = None
     with progress(quiet=quiet or as_json) as report:
         for spec in specs:
             fitted = _fit_one(
                 spec, material, folder / (name or spec.name), report,
                 columns=wanted, seed=seed, threshold=limit, force=force, trials=search,
             )  # fmt: skip
-            done.append((spec, fitted, _tracked(store, fitted.folder)))
+            tracked = _tracked(store, fitted.folder)
+            if tracked["not_tracked"]:
+                # A store that is away is asked once: it may take its time to say so.
+                store, problem = None, tracked["not_tracked"]
+            done.append((fitted, {**tracked, "not_tracked": problem}))
     emit(
-        [*(_row(fitted, tracked) for _, fitted, tracked in done), *_baselines(done[0][1])],
+        [*(_row(fitted, tracked) for fitted, tracked in done), *_baselines(done[0][0])],
         as_json=as_json,
         columns=_SHOWN,
         title=f"{opened.name}, labelled by {material.training.label}; judged on held-out runs",
     )
-    _tell(done, folder)
+    _tell(done[0][0], folder, problem)
 
 
 def _asked(estimators: list[str], *, all_: bool) -> list[Spec]:
@@ -137,14 +142,15 @@ def _asked(estimators: list[str], *, all_: bool) -> list[Spec]:
             f"name estimators, or write --all; there are {', '.join(ESTIMATORS.names())}"
         )
     specs = [Spec.parse(text) for text in estimators or ESTIMATORS.names()]
-    checked = [ESTIMATORS.check(spec) and spec for spec in specs]
-    names = [spec.name for spec in checked]
+    for spec in specs:
+        ESTIMATORS.check(spec)
+    names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
         raise UsageError(
             f"{', '.join(names)} names an estimator twice, and models are named as estimators: fit "
             "one at a time, with --name"
         )
-    return checked
+    return specs
 
 
 def _threshold(text: str) -> float | None:
@@ -252,17 +258,15 @@ def _baselines(fitted: Fitted) -> list[dict[str, Any]]:
     return rows
 
 
-def _tell(done: list[tuple[Spec, Fitted, dict[str, Any]]], folder: Path) -> None:
-    _, first, _ = done[0]
+def _tell(first: Fitted, folder: Path, problem: str | None) -> None:
     counts = first.manifest.training.examples
     say("examples: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
     if first.checked.constant:
         say(f"constant in the training part, so of no use: {', '.join(first.checked.constant)}")
     say(f"models: {folder}")
-    reasons = list(dict.fromkeys(t["not_tracked"] for *_, t in done if t["not_tracked"]))
-    for reason in reasons:
+    if problem is not None:
         say(
-            f"not logged: {reason}. The models are fitted; 'rudder models NAME --track' logs one "
+            f"not logged: {problem}. The models are fitted; 'rudder models NAME --track' logs one "
             "later."
         )
 

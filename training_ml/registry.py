@@ -121,7 +121,9 @@ def pack(folder: Path, manifest: ModelManifest, scratch: Path) -> Path:
 
 def _record(store: Store, manifest: ModelManifest, digest: str) -> Record:
     training, spec = manifest.training, manifest.spec
-    created = round(datetime.fromisoformat(manifest.created).timestamp() * 1000)
+    # Of the manifest, so that what is sent again is what is there.
+    created = datetime.fromisoformat(manifest.created or "1970-01-01T00:00:00+00:00")
+    ended = round(created.timestamp() * 1000)
     seconds = manifest.fitted.get("seconds")
     params = {
         "estimator": spec.name,
@@ -156,11 +158,11 @@ def _record(store: Store, manifest: ModelManifest, digest: str) -> Record:
         uri=None if store.is_default else store.shown,
         experiment=EXPERIMENT,
         name=f"{manifest.name} ({training.label})",
-        start_ms=created - round(1000 * float(seconds or 0.0)),
+        start_ms=ended - round(1000 * float(seconds or 0.0)),
         params={key: clip(value, MAX_VALUE) for key, value in params.items()},
         tags={key: clip(value, MAX_TAG) for key, value in tags.items()},
         status="FINISHED",
-        end_ms=created,
+        end_ms=ended,
     )
 
 

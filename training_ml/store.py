@@ -146,9 +146,18 @@ def _from_here_on(version: Version) -> str:
     return f">={version.major}.{version.minor}"
 
 
+def _scikit_learn(version: Version) -> str:
+    """No promise across minor versions, but a trial.
+
+    What 1.9.1 wrote (``logistic``, ``svm`` of both kernels, ``forest``) answered bit for bit the
+    same in 1.7.2, which Python 3.10 is limited to, in 1.8.0 and in 1.9.1.
+    """
+    tried = Version("1.7") <= version < Version("1.10")
+    return ">=1.7,<1.10" if tried else _same_minor(version)
+
+
 _CLAIMED: dict[str, Callable[[Version], str]] = {
-    # Private attributes of fitted objects: no promise across minor versions.
-    "scikit-learn": _same_minor,
+    "scikit-learn": _scikit_learn,
     # A network's layers are looked up by name in the library's own classes.
     "pytorch-tabnet": _same_minor,
     # A file names the oldest protocol that reads it; younger releases read older ones.

@@ -128,7 +128,8 @@ def test_names_that_could_not_be_written_everywhere(name: str) -> None:
 @pytest.mark.parametrize(
     ("library", "version", "range_"),
     [
-        ("scikit-learn", "1.9.1", "==1.9.*"),
+        ("scikit-learn", "1.9.1", ">=1.7,<1.10"),
+        ("scikit-learn", "1.10.0", "==1.10.*"),
         ("pytorch-tabnet", "4.1.0", "==4.1.*"),
         ("xgboost", "3.2.0", ">=3.2"),
         ("torch", "2.2.1", ">=2,<3"),
