@@ -21,6 +21,7 @@ from rudder.replay.ahead import Ahead
 from rudder.replay.bounds import MinBound, StaticBound
 from rudder.replay.clock import TimeModel, TrainerClock
 from rudder.replay.foresight import ForesightController, Outlook
+from rudder.replay.futures import Paths
 from rudder.result import ID_BYTES, MinibatchRow
 from rudder.steering import InlineAsker, Resolved, Steering, Tally, build_controller, place
 from rudder.trace import Trace, TraceRow
@@ -80,6 +81,7 @@ class ReplayTrainer:
         self._unfetched: dict[int, tuple[float, float]] = {}
         self._latency_s = latency_s or 0.0
         self._scratch: PersistentBuffer | None = None
+        self._paths = Paths(self._empty_buffer)
         self._trained: deque[tuple[float, MinibatchRow]] = deque()
         facts = Facts(
             graph=scenario.graph,
@@ -150,6 +152,7 @@ class ReplayTrainer:
         clock.advance(turn.waited_s)
         plan = self._buffer.plan(ids, turn.decision)
         self._buffer.commit(plan)
+        self._paths.came(turn.decision)
         fetch_s = self._time.fetch_s(self.rank, traced, plan.fetched)
         clock.advance(fetch_s)
         self.minimum.add(ids)
@@ -219,17 +222,21 @@ class ReplayTrainer:
 
     def roll_out(self, decision: Decision, then: Decision, horizon: int) -> Outlook:
         """See :class:`rudder.replay.foresight.Future`; called while a question is put."""
+        sync = self.scenario.mode == "sync"
         replacing = decision.replace or then.replace
-        buffer = self._forked() if replacing else self._buffer
+        path, buffer = None, self._buffer
+        if then.replace and (sync or not self._latency_s):
+            path = self._paths.follow(buffer, decision, then)
+        elif replacing:
+            buffer = self._forked()
         # Once nothing is replaced any more, rows fetched are those that it does not hold.
         held = None if replacing else self._held(buffer)
         clock = self.clock.copy()
-        sync = self.scenario.mode == "sync"
         start = clock.now
         arrives, answer = start + self._latency_s, decision
         applied, minibatches, fetched = False, 0, 0
         previous, (_, compute_s) = self._pulled, self._unfetched_s(self._pulled)
-        for traced in self._ahead.look():
+        for at, traced in enumerate(self._ahead.look()):
             clock.take_over()
             clock.train(clock.taken + compute_s)
             if traced.epoch != previous.epoch:
@@ -240,7 +247,9 @@ class ReplayTrainer:
             if sync:
                 clock.advance(max(0.0, arrives - clock.now))
             due = sync or arrives <= clock.now
-            if held is None:
+            if path is not None:
+                rows = path.fetched(at, traced.remote_ids, answer)
+            elif held is None:
                 plan = buffer.plan(traced.remote_ids, answer if due else None)
                 buffer.commit(plan)
                 rows = plan.fetched
@@ -269,7 +278,10 @@ class ReplayTrainer:
 
     def _forked(self) -> PersistentBuffer:
         if self._scratch is None:
-            policy: Policy = POLICIES.build(self.scenario.policy)
-            self._scratch = PersistentBuffer(self.capacity, 0, policy)
+            self._scratch = self._empty_buffer()
         self._scratch.take_over(self._buffer)
         return self._scratch
+
+    def _empty_buffer(self) -> PersistentBuffer:
+        policy: Policy = POLICIES.build(self.scenario.policy)
+        return PersistentBuffer(self.capacity, 0, policy)

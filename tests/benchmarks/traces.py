@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from rudder.engine import RunOptions
 from rudder.home import Home
 from rudder.partition import ensure_partition
 from rudder.replay.engine import MakeTime, ReplayEngine, recorded_time
+from rudder.result import RunResult
 from rudder.running import new_run_id
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -86,26 +89,43 @@ def home(given: Path | None) -> Home:
 
 
 def sampled(place: Home, scenario: Scenario) -> Trace:
-    """The trace of a scenario, by the in-process sampler; made where it is not there yet."""
+    """The trace of a scenario, by the in-process sampler; made once, whoever else wants it too."""
     folder = place.traces / f"sampled-{scenario.digest()}.trace"
-    if not (folder / "manifest.json").is_file():
-        partition = ensure_partition(
-            scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
-            place.partitions, _silent,
-        )  # fmt: skip
-        record_sampled(scenario, partition, folder, _silent)
+    if not folder.is_dir():
+        with folder.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _sample(place, scenario, folder)
     return Trace.open(folder)
+
+
+def _sample(place: Home, scenario: Scenario, folder: Path) -> None:
+    """Whole or not at all."""
+    partition = ensure_partition(
+        scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
+        place.partitions, _silent,
+    )  # fmt: skip
+    scratch = folder.with_name(f"part-{folder.name}")
+    shutil.rmtree(scratch, ignore_errors=True)
+    record_sampled(scenario, partition, scratch, _silent)
+    scratch.rename(folder)
 
 
 def replay(
     place: Home, trace: Trace, controller: str, *, time: MakeTime = recorded_time, **fields: Any
 ) -> dict[str, Any]:
-    """Summary of one replay; nothing of it is kept on disk."""
+    """Summary of one replay."""
+    return replayed(place, trace, controller, time=time, **fields).summary
+
+
+def replayed(
+    place: Home, trace: Trace, controller: str, *, time: MakeTime = recorded_time, **fields: Any
+) -> RunResult:
+    """One replay; nothing of it is kept on disk."""
     engine = ReplayEngine(trace, make_time=time, record_decisions=False)
     with tempfile.TemporaryDirectory(prefix="rudder-replay-") as folder:
         options = RunOptions(place, Path(folder) / new_run_id())
-        found = engine.run(engine.scenario.change(**fields), Spec.parse(controller), options)
-    return found.summary
+        return engine.run(engine.scenario.change(**fields), Spec.parse(controller), options)
 
 
 def show(tables: Mapping[str, Sequence[Mapping[str, Any]]], *, as_json: bool) -> None:
