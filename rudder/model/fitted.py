@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rudder.errors import ModelError
+from rudder.errors import ModelError, SpecError
 from rudder.model.estimator import Estimator, Rows
 from rudder.model.manifest import ModelManifest
 from rudder.model.support import SupportCheck
@@ -41,7 +41,13 @@ class FittedModel:
             UnknownNameError: nobody registers its estimator.
         """
         manifest = ModelManifest.read(folder)
-        estimator: Estimator = ESTIMATORS.build(manifest.spec)
+        try:
+            estimator: Estimator = ESTIMATORS.build(manifest.spec)
+        except SpecError as error:
+            raise ModelError(
+                f"{folder} was fitted by an estimator that is not the one of that name here: "
+                f"{error}; fit the model anew"
+            ) from error
         if set(estimator.files) != set(manifest.files):
             raise ModelError(
                 f"{folder}: {manifest.spec.name} keeps its weights in "
@@ -62,8 +68,13 @@ class FittedModel:
                 of another shape, or with NaN or infinity.
         """
         self._check_names(names)
-        checked = self._checked(np.asarray(rows, np.float64))
-        return self.estimator.predict(checked)
+        try:
+            numbers = np.asarray(rows, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"model {self.manifest.name!r} takes rows of numbers, all of one length: {error}"
+            ) from error
+        return self.estimator.predict(self._checked(numbers))
 
     def p_replace(self, vector: npt.NDArray[np.float64]) -> float:
         """p(replace) of one :meth:`vector`.

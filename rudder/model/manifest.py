@@ -16,7 +16,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rudder.errors import ModelError
+from rudder.errors import ModelError, SpecError
 from rudder.model.support import Support
 from rudder.observation import FEATURES
 from rudder.observation import SCHEMA_VERSION as OBSERVATION_SCHEMA
@@ -83,7 +83,9 @@ class ModelManifest(BaseModel):
         created: UTC, ISO 8601.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=()
+    )
 
     schema_version: int = SCHEMA_VERSION
     name: str = Field(min_length=1)
@@ -113,7 +115,8 @@ class ModelManifest(BaseModel):
     def write(self, folder: Path) -> None:
         """Write ``model.json``, with its own digest."""
         fields = self.model_dump(mode="json")
-        text = json.dumps({**fields, "digest": _digest(fields)}, indent=1, sort_keys=True)
+        whole = {**fields, "digest": _digest(fields)}
+        text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False)
         (folder / MANIFEST_FILE).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -131,7 +134,7 @@ class ModelManifest(BaseModel):
             raise ModelError(
                 f"no model in {folder}: {MANIFEST_FILE} is missing; fit one with 'rudder fit'"
             ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from error
         if not isinstance(fields, dict):
             raise ModelError(f"{path} holds no object")
@@ -144,7 +147,8 @@ class ModelManifest(BaseModel):
             raise ModelError(f"{path} was edited: its digest does not fit; fit the model anew")
         try:
             manifest = cls(**fields)
-        except ValidationError as error:
+            Spec.parse(manifest.estimator)
+        except (ValidationError, SpecError) as error:
             raise ModelError(f"{path} does not hold a model's facts: {error}") from error
         manifest.check_columns(path)
         manifest.check_files(folder)
@@ -171,18 +175,26 @@ class ModelManifest(BaseModel):
             )
 
     def check_files(self, folder: Path) -> None:
-        """Refuse missing, additional and changed files."""
-        found = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
-        found.discard(MANIFEST_FILE)
+        """Refuse missing, additional and changed files, and links in their place."""
+        found = {
+            path.relative_to(folder).as_posix()
+            for path in folder.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        } - {MANIFEST_FILE}
         if found != set(self.files):
             raise ModelError(
                 f"{folder} should hold {', '.join(sorted(self.files))} beside {MANIFEST_FILE}, "
                 f"found {', '.join(sorted(found)) or 'nothing'}"
             )
         for name, digest in self.files.items():
-            if (folder / name).is_symlink() or sha256(folder / name) != digest:
+            path = folder / name
+            try:
+                same = path.is_file() and not path.is_symlink() and sha256(path) == digest
+            except OSError as error:
+                raise ModelError(f"{path} cannot be read: {error}") from error
+            if not same:
                 raise ModelError(
-                    f"{folder / name} is not the file that the model was saved with; fit it anew"
+                    f"{path} is not the file that the model was saved with; fit it anew"
                 )
 
     def check_versions(self, path: Path) -> None:

@@ -17,8 +17,11 @@ MARGIN = 0.1
 DISTANCE_QUANTILE = 0.999
 DISTANCE_MARGIN = 1.5
 """The greatest squared distance inside: this quantile over the training rows, times this."""
+ROUNDING = 1e-9
+"""Columns may exceed their range by this, relative to their size: one that never varied, too."""
 RIDGE = 1e-3
-"""Added to the variances: a column that never varied tolerates little, but not nothing."""
+"""Added to the variances, so that a column which never varied, or two that vary as one, tolerate
+little, but not nothing."""
 
 
 class Support(BaseModel):
@@ -52,9 +55,10 @@ class Support(BaseModel):
     def of(cls, rows: Rows) -> Support:
         """The support of training rows, float64 (n, columns), n >= 1."""
         low, high = np.quantile(rows, [QUANTILE, 1 - QUANTILE], axis=0)
-        reach = MARGIN * (high - low)
         centre, scale = rows.mean(axis=0), rows.std(axis=0)
-        scale = np.where(scale > 1e-9 * np.maximum(np.abs(centre), 1.0), scale, 1.0)
+        rounding = ROUNDING * np.maximum(np.abs(centre), 1.0)
+        reach = np.maximum(MARGIN * (high - low), rounding)
+        scale = np.where(scale > rounding, scale, 1.0)
         standard = (rows - centre) / scale
         covariance = standard.T @ standard / len(rows)
         precision = np.linalg.inv(covariance + RIDGE * np.eye(len(centre)))
@@ -65,7 +69,7 @@ class Support(BaseModel):
             centre=tuple(centre),
             scale=tuple(scale),
             precision=tuple(tuple(row) for row in precision),
-            limit=float(DISTANCE_MARGIN * np.quantile(distances, DISTANCE_QUANTILE)),
+            limit=float(DISTANCE_MARGIN * np.quantile(distances, DISTANCE_QUANTILE) + ROUNDING),
         )
 
 
