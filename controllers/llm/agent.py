@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from rudder import Capabilities, Controller, Decision, Observation, Task
 from rudder.errors import ControllerError, SpecError
+from rudder.model.calibration import Calibration
 
 from . import words
 from .answers import DECISIONS, EFFECTS, InvalidAnswer, answer_schema, parse_answer
@@ -147,10 +148,10 @@ class Agent(Controller):
         if self._opened is None:
             self._opened = self._own = self._load(lambda phase, share: None)
         backend = self._opened
+        self._limit = self.threshold
         if self.calibration:
-            from .calibration import Calibration
-
-            self._limit = Calibration.read(Path(self.calibration)).fitted_to(self, backend.facts())
+            found = Calibration.read(Path(self.calibration))
+            self._limit = found.threshold_for(self.identity(backend))
         room = backend.context - _ANSWER_TOKENS
         self._builder = PromptBuilder(
             Template.load(self.template),
@@ -166,6 +167,21 @@ class Agent(Controller):
             self._experience.remember(examples_of(Path(self.memory).expanduser(), task.rank))
         self._seed = f"{task.seed}:{task.rank}"
         self._told_facts = False
+
+    def identity(self, backend: Backend) -> dict[str, Any]:
+        """What shapes p(replace): a calibration holds for this alone."""
+        facts = backend.facts()
+        return {
+            "model": facts["model"],
+            "weights": facts["weights"],
+            "precision": facts["precision"],
+            "template": Template.load(self.template).digest,
+            "numbers": self.numbers,
+            "shots": self.shots,
+            "order": self.order,
+            "without": sorted(self.without),
+            "budget": self.budget,
+        }
 
     def prompt(self, observation: Observation) -> Prompt:
         """What would be sent for an observation; notes its situation as shown."""
@@ -253,11 +269,10 @@ class Agent(Controller):
         }
         if not self._told_facts:
             self._told_facts = True
-            template = Template.load(self.template)
             found |= {
                 "static": prompt.static,
-                "template": template.name,
-                "template_digest": template.digest,
+                "template": self.template,
+                "identity": self.identity(backend),
                 "model": facts,
                 "mode": self.mode,
                 "zero_shot": not (self.calibration or self.threshold is not None or self.memory),
