@@ -54,6 +54,11 @@ def load_installed() -> None:
                 _log.warning("plug-in %s (%s) is left out: %s", point.name, point.value, reason)
 
 
+def packages() -> set[str]:
+    """Names of the packages that bring installed plug-ins, Rudder's own among them."""
+    return {"rudder", *(point.module.partition(".")[0] for point in entry_points(group=GROUP))}
+
+
 @dataclass(frozen=True)
 class PluginFile:
     """A plug-in file and the SHA-256 of its content when the job was made."""

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rudder.home import Home
+from rudder.plugins import packages
 
 # No deadlines on machines that are shared; the same examples every time in CI.
 settings.register_profile(
@@ -58,10 +59,10 @@ def _what_a_command_line_sets(
 ) -> Iterator[None]:
     """Tests that call ``main`` leave neither its data directory nor its log level behind."""
     monkeypatch.setenv("RUDDER_HOME", str(session_home))
-    logger = logging.getLogger("rudder")
-    level = logger.level
+    levels = {name: logging.getLogger(name).level for name in packages()}
     yield
-    logger.setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,10 @@ def start() -> None:
 
 
 def configure_logging(level: int = logging.WARNING) -> None:
-    """Send Rudder's log to stderr; other libraries speak up from WARNING."""
+    """Send the log of Rudder and of plug-ins to stderr; other libraries speak up from WARNING."""
     logging.basicConfig(handlers=[log_handler()], format="%(message)s", force=True)
-    logging.getLogger("rudder").setLevel(level)
+    for package in plugins.packages():
+        logging.getLogger(package).setLevel(level)
 
 
 def _load_plugins(paths: list[Path] | None) -> list[Path] | None:

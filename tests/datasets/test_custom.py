@@ -178,6 +178,17 @@ def test_splits_in_every_form(write: Write, tmp_path: Path, form: str) -> None:
     assert np.flatnonzero(graph.test) == [9]
 
 
+def test_another_seed_gives_other_derived_features(write: Write) -> None:
+    path = str(write("g.csv", "0,1\n1,2\n"))
+    assert (custom(edges=path, seed=1).features != custom(edges=path, seed=2).features).any()
+
+
+def test_more_rows_of_features_than_nodes(tmp_path: Path) -> None:
+    np.savez(tmp_path / "g.npz", edge_index=[[0], [1]], num_nodes=3, features=np.zeros((4, 2)))
+    with pytest.raises(DatasetError, match="4 rows of features for 3 nodes"):
+        custom(npz=str(tmp_path / "g.npz"))
+
+
 def test_random_splits_take_their_shares_and_the_seed(write: Write) -> None:
     ring = "".join(f"{i} {(i + 1) % 1000}\n" for i in range(1000))
     path = str(write("g.txt", ring))

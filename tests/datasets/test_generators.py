@@ -77,6 +77,11 @@ def test_rmat_degrees_are_skewed_and_uniform_quadrants_are_not() -> None:
     assert even.max() < 4 * even.mean()
 
 
+def test_rmat_numbers_tell_nothing_of_the_degree() -> None:
+    degree = np.bincount(rmat(nodes=4096, degree=16).dst)
+    assert degree[:64].mean() < 3 * degree.mean()  # unshuffled, they would have the most
+
+
 def test_sbm_degree_and_mixing_are_met() -> None:
     graph = sbm(nodes=6000, classes=4, degree=20, mixing=0.3)
     assert graph.edges / graph.nodes == pytest.approx(20, rel=0.02)

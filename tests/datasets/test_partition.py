@@ -160,6 +160,7 @@ def test_halo_degree_and_facts_equal_brute_force(made: tuple[Graph, Partition]) 
         assert degree[node] == sum(s == original[node] for s, _ in pairs)
     assert partition.edge_cut == sum(assignment[s] != assignment[d] for s, d in pairs) / EDGES
     assert partition.balance == max(partition.part_nodes) / (NODES / 4)
+    assert partition.halo_share == sum(partition.halo_nodes) / NODES
     assert 0 < partition.beyond_halo < 1
     assert partition.graph == "toy:size=1"
     assert partition.graph_digest == graph.digest()
@@ -204,16 +205,29 @@ def test_the_folder_can_be_moved_and_read_from_anywhere(
     assert loaded(Partition.load(moved), 1)[1]["feat"].shape == (made.part_nodes[1], WIDTH)
 
 
-@pytest.mark.parametrize("seed", [0, 5])
-def test_metis_cuts_few_edges(tmp_path: Path, seed: int) -> None:
+def grouped() -> tuple[Graph, np.ndarray]:
+    """Four groups of nodes, one edge of twenty between any two nodes; and the group of each."""
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(4), 100)[rng.permutation(400)]
     src = rng.integers(0, 400, 8000)
     same = np.array([rng.choice(np.flatnonzero(group == group[node])) for node in src[:7600]])
-    ends = np.concatenate([same, rng.integers(0, 400, 400)])  # one edge of twenty leads anywhere
-    graph = dataclasses.replace(make_graph(nodes=400, edges=0), src=src, dst=ends)
+    ends = np.concatenate([same, rng.integers(0, 400, 400)])
+    return dataclasses.replace(make_graph(nodes=400, edges=0), src=src, dst=ends), group
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_metis_cuts_few_edges(tmp_path: Path, seed: int) -> None:
+    graph, _ = grouped()
     cut = MetisPartitioner().partition(graph, "toy", 4, seed, tmp_path, silent).edge_cut
     assert cut < 0.2  # at random 0.75
+
+
+def test_metis_spreads_training_nodes_that_lie_together(tmp_path: Path) -> None:
+    graph, group = grouped()
+    none = np.zeros(graph.nodes, np.bool_)
+    graph = dataclasses.replace(graph, train=group == 0, val=none, test=none)
+    made = MetisPartitioner().partition(graph, "toy", 4, 0, tmp_path, silent)
+    assert max(made.part_train) < 40  # of 100, which fewest cut edges would leave in one part
 
 
 def test_seed_matters(tmp_path: Path) -> None:
@@ -632,6 +646,19 @@ def test_command_prints_facts_and_json(cli: Any, ring_plugin: Path) -> None:
     done = run("ring", "--method", "metiss")
     assert done.code == 2
     assert "did you mean 'metis'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "levels"), [((), {"WARNING"}), (("-q",), set()), (("-vv",), {"WARNING", "DEBUG"})]
+)
+def test_how_much_is_said(
+    cli: Any, tmp_path: Path, options: tuple[str, ...], levels: set[str]
+) -> None:
+    (tmp_path / "g.csv").write_text("0,1\n1,2\n2,3\n3,0\n")
+    done = cli("partition", "custom:edges=g.csv", "--parts", "2", *options, timeout=240)
+    assert done.code == 0
+    lines = [line for line in done.err.splitlines() if " rudder_datasets." in line]
+    assert {line.partition(" ")[0] for line in lines} == levels
 
 
 @pytest.fixture

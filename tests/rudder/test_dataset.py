@@ -98,5 +98,7 @@ def test_the_digest_follows_the_content_and_nothing_else() -> None:
     numbered = dataclasses.replace(graph, node_ids=ids)
     assert numbered.digest() != graph.digest()
     assert numbered.digest() != dataclasses.replace(graph, node_ids=ids + 1).digest()
+    turned = dataclasses.replace(graph, features=graph.features.reshape(2, 4))
+    assert turned.digest() != graph.digest()  # the same bytes
     # The layout in memory is no content.
     assert small(features=np.asfortranarray(graph.features)).digest() == graph.digest()

@@ -403,13 +403,15 @@ def test_a_server_that_is_no_mlflow_stops_no_run_and_gets_none(
     with StrangeServer(("127.0.0.1", 0), Strange) as strange:
         strange.status, strange.body = status, body
         threading.Thread(target=strange.serve_forever, args=(0.01,), daemon=True).start()
-        uri = f"http://127.0.0.1:{strange.server_address[1]}"
+        uri = f"http://me@127.0.0.1:{strange.server_address[1]}"
         result = make_result()
-        with Tracker(home, uri).run(result.scenario, result.controller) as tracked:
+        with Tracker(home, uri.replace("me", "me:secret")).run(
+            result.scenario, result.controller
+        ) as tracked:
             tracked.finish(result)
         strange.shutdown()
     assert tracked.problem is not None
-    assert uri in tracked.problem
+    assert f"{uri} failed" in tracked.problem or "experiment" in tracked.problem
     assert (home.outbox / tracked.local_id / "record.json").exists()
 
 

@@ -266,6 +266,29 @@ def test_more_points_than_one_request_takes(
     assert times == sorted(times)
 
 
+def test_a_request_holds_no_more_points_than_mlflow_takes(
+    tracker: Tracker,
+    scenario: Scenario,
+    controller: Spec,
+    make_result: MakeResult,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mlflow import MlflowClient
+
+    sizes = []
+    log_batch = MlflowClient.log_batch
+
+    def counted(self: Any, run_id: str, metrics: Any = (), **others: Any) -> None:
+        sizes.append(len(metrics))
+        log_batch(self, run_id, metrics, **others)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", counted)
+    with tracker.run(scenario, controller) as tracked:
+        tracked.finish(make_result(make_table(epochs=1, minibatches=300, ranks=1)))
+    assert sum(sizes) > 3000
+    assert max(sizes) == 1000
+
+
 def test_a_run_without_minibatches(
     tracker: Tracker, client: Any, scenario: Scenario, controller: Spec, make_result: MakeResult
 ) -> None:
