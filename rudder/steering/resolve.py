@@ -150,8 +150,7 @@ def steer(
     check_for_training(full, controller.tags)
     deadline_s = _timing(full).get("deadline_s", controller.tags.deadline_s)
     placed = place(full, controller, plugins, service)
-    apart = isinstance(placed, ProcessController | ServedController)
-    interrupt = placed.kill if apart else None
+    interrupt = placed.kill if isinstance(placed, ProcessController | ServedController) else None
     asker = ThreadAsker(placed, interrupt=interrupt)
     return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
 
