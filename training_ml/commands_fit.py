@@ -332,7 +332,8 @@ def _listing(item: Stored, *, used: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": item.name, "place": item.place, "used": used}
     if manifest is not None:
         row |= {
-            "estimator": str(manifest.spec),
+            "estimator": manifest.spec.name,
+            "params": dict(manifest.spec.params),
             "label": manifest.training.label,
             "suite": manifest.training.suite,
             "seed": manifest.seed,

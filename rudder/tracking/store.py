@@ -40,6 +40,8 @@ _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     # Standard output belongs to the command's report.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # The command shows its own progress.
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 _EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
 """Makes the UI open an experiment on its runs instead of on traces of language models."""

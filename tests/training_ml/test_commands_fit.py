@@ -260,7 +260,8 @@ def test_models_are_listed_with_their_facts(run: Run, home: Home, collection: Co
     own = {row["name"]: row for row in rows if row["place"] == "home"}
     assert list(own) == ["broken", "logistic", "stump"]
     assert own["stump"]["used"]
-    assert own["stump"]["estimator"] == "stump:column=0,steep=1.0"
+    assert own["stump"]["estimator"] == "stump"
+    assert own["stump"]["params"] == {"column": 0, "steep": 1.0}
     assert own["stump"]["label"] == str(RULE)
     assert own["stump"]["auc"] > 0.8
     assert not own["broken"]["used"]
