@@ -87,9 +87,9 @@ def select(examples: Examples, columns: Sequence[str]) -> Examples:
             f"columns to fit to must be named, each once; found {', '.join(columns) or 'none'}"
         )
     at = [examples.names.index(name) for name in columns]
-    return Examples(
-        tuple(columns), examples.rows[:, at], examples.labels, examples.weights, examples.groups
-    )
+    # Taking columns may leave them one after the other in memory; estimators get rows.
+    rows = np.ascontiguousarray(examples.rows[:, at])
+    return Examples(tuple(columns), rows, examples.labels, examples.weights, examples.groups)
 
 
 def _check_shapes(parts: Parts) -> None:

@@ -195,7 +195,7 @@ def probabilities(estimator: Estimator, rows: Floats) -> Floats:
     Raises:
         ModelError: it is not.
     """
-    p = estimator.predict(rows)
+    p = estimator.predict(np.ascontiguousarray(rows))  # as FittedModel does
     if p.shape != (len(rows),) or not ((p >= 0) & (p <= 1)).all():  # NaN is neither
         raise ModelError(
             f"{type(estimator).__name__} predicts what is no probability, or not one per row: "

@@ -69,7 +69,8 @@ class FittedModel:
         """
         self._check_names(names)
         try:
-            numbers = np.asarray(rows, np.float64)
+            # One memory layout: a product of matrices differs in its last digits between two.
+            numbers = np.ascontiguousarray(rows, np.float64)
         except (TypeError, ValueError) as error:
             raise ModelError(
                 f"model {self.manifest.name!r} takes rows of numbers, all of one length: {error}"

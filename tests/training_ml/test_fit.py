@@ -173,3 +173,13 @@ def test_what_is_no_probability_is_refused(
     )
     with pytest.raises(ModelError, match="Stump predicts what is no probability"):
         fit_stump()
+
+
+def test_a_model_answers_the_same_however_its_rows_lie_in_memory(
+    fit_stump: FitStump, material: Material
+) -> None:
+    """A DataFrame hands its columns out one after the other, an array its rows."""
+    model = FittedModel.load(fit_stump("logistic", "logistic").folder)
+    rows = select(material.parts["test"], default_columns()).rows
+    answers = model.predict(np.ascontiguousarray(rows), default_columns())
+    assert np.array_equal(model.predict(np.asfortranarray(rows), default_columns()), answers)
