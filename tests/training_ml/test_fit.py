@@ -101,8 +101,9 @@ def test_columns_are_those_asked_for_in_their_order(
 ) -> None:
     manifest = fit_stump("mine", columns=["progress", "hit_rate"]).manifest
     assert manifest.names == ("progress", "hit_rate")
-    at = [feature_names().index(name) for name in manifest.names]
-    assert manifest.support == Support.of(material.parts["train"].rows[:, at])
+    train = material.parts["train"].rows
+    taken = np.stack([train[:, feature_names().index(name)] for name in manifest.names], axis=1)
+    assert manifest.support == Support.of(taken)
     with pytest.raises(UnknownNameError, match="no column is named hits"):
         fit_stump("mine", columns=["hits"])
 
