@@ -124,7 +124,7 @@ assert code == 0, code
             pytest.param(COMMAND.format(arguments=arguments), id=" ".join(arguments) or "rudder")
             for arguments in (
                 [], ["--help"], ["controllers"], ["policies"], ["datasets"], ["train", "--help"],
-                ["partition", "--help"], ["trace", "--help"],
+                ["partition", "--help"], ["trace", "--help"], ["suites"], ["collect", "--help"],
             )
         ),
     ],

@@ -9,8 +9,7 @@ from rudder.scenario import Scenario
 from rudder.steering.resolve import fixed_fields, resolve
 
 DEFAULT = (
-    "random:p=0.5",
-    "random:p=0.1",
+    "random:p=0.2",
     "fixed:interval=4",
     "fixed:interval=16",
     "threshold",

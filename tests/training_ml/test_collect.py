@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from rudder_training_ml.collect import Outcome, collect
 from rudder_training_ml.collection import CollectedRun, Collection
+from rudder_training_ml.schedules import DEFAULT
 
 from rudder.errors import (
     CapacityError,
@@ -326,18 +327,12 @@ def test_killed_it_goes_on_where_it_was(home: Home, suite: Suite) -> None:
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 10)
     before = stamps(folder)
     assert not (folder / "collection.json").exists()
-    outcome = collect(suite, home, seeds=range(8), schedules=_default())
-    assert outcome.made == 3 * 8 * 6 - len(before)
+    outcome = collect(suite, home, seeds=range(8), schedules=DEFAULT)
+    assert outcome.made == 3 * 8 * len(DEFAULT) - len(before)
     after = stamps(folder)
     assert {name: after[name] for name in before} == before
     assert {run.id for run in outcome.collection.runs} == set(after)
     assert not (folder / "scratch").exists()
-
-
-def _default() -> tuple[str, ...]:
-    from rudder_training_ml.schedules import DEFAULT
-
-    return DEFAULT
 
 
 def test_the_command(cli: Callable[..., Any], suite: Suite, tmp_path: Path) -> None:
