@@ -25,6 +25,12 @@ COMMANDS.register(
     fields={"section": "Learn"},
 )
 COMMANDS.register(
+    "calibrate",
+    "rudder_training_ml.commands_calibrate:calibrate",
+    summary="fit the p(replace) from which an agent's answer means replace",
+    fields={"section": "Learn"},
+)
+COMMANDS.register(
     "models",
     "rudder_training_ml.commands_fit:models",
     summary="list the fitted models, or show one",
