@@ -1,0 +1,1 @@
+"""A sweep as something to look at: Markdown, and one HTML page."""

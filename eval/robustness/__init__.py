@@ -1,0 +1,1 @@
+"""What a sweep says, and how surely: pure functions over its cells."""
