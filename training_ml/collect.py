@@ -22,11 +22,19 @@ from rudder.engine import Engine, Progress, RunOptions
 from rudder.errors import CollectionError, RudderError, ScenarioError, UsageError
 from rudder.home import Home
 from rudder.model.find import locate
-from rudder.partition import Partition, ensure_partition
+from rudder.parallel import each
+from rudder.partition import Partition
 from rudder.plugins import PluginFile
 from rudder.policies.base import Policy
 from rudder.registries import DATASETS, ENGINES, PARTITIONERS, POLICIES
 from rudder.replay.engine import ReplayEngine
+from rudder.replay.sampled import (
+    finished,
+    partition_of,
+    sample,
+    sampled_folder,
+    sampled_scenario,
+)
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.steering.resolve import resolve
@@ -44,9 +52,7 @@ from .collection import (
     Request,
     begin,
 )
-from .parallel import each
 from .schedules import spelled_out
-from .tracing import finished, sample, sampled_folder, sampled_scenario
 
 SCRATCH, LOCK = "scratch", "lock"
 JOBS = 2
@@ -141,7 +147,8 @@ def collect(
     Raises:
         UsageError: wrong names or values, told before anything is run; or a collection of this
             name that was made of something else.
-        CollectionError: another process makes it at this moment, or one was killed.
+        CollectionError: another process makes it at this moment.
+        WorkerError: one of its processes was killed.
         RudderError: what a run raised, with the scenario's name.
     """
     if not seeds or len(set(seeds)) < len(seeds):
@@ -208,7 +215,7 @@ class _Work:
         for item, scenario in self._scenarios():
             key = (scenario.graph, scenario.parts, scenario.partition_method)
             if key not in partitions:
-                partitions[key] = self._partition(scenario)
+                partitions[key] = partition_of(scenario, self.home, self.progress)
             wanted = sampled_scenario(scenario)
             trace = sampled_folder(self.home, wanted, partitions[key])
             pairs.append(_Pair(item, scenario, trace))
@@ -220,14 +227,6 @@ class _Work:
         each(_sample, list(missing.values()), self.jobs, self.plugins, done)
         self.traces = len(missing)
         return self._planned(pairs, self.request.schedules)
-
-    def _partition(self, scenario: Scenario) -> Partition:
-        from rudder.distdgl.engine import PARTITION_SEED
-
-        return ensure_partition(
-            scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
-            self.home.partitions, self.progress,
-        )  # fmt: skip
 
     def _planned(
         self, pairs: Sequence[_Pair], schedules: Sequence[str]
