@@ -123,6 +123,10 @@ class ResultError(RudderError):
     """A stored run that is incomplete or written by another schema version."""
 
 
+class WorkerError(RudderError):
+    """A process that worked for this one was killed, or failed in a way that cannot be sent."""
+
+
 class CollectionError(RudderError):
     """A collection of runs that is unfinished, damaged, or of another schema version."""
 

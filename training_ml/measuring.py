@@ -27,6 +27,7 @@ from rudder.engine import Progress
 from rudder.errors import CollectionError, ResultError
 from rudder.observation import SCHEMA_VERSION as OBSERVATION_SCHEMA
 from rudder.observation import feature_names, feature_vector
+from rudder.parallel import each
 from rudder.plugins import PluginFile
 from rudder.replay.ahead import Ahead
 from rudder.replay.engine import ReplayEngine, recorded_time
@@ -39,7 +40,6 @@ from rudder.steering.loop import WINDOW
 from rudder.trace import Trace, TraceRow
 
 from .collection import CollectedRun, Collection
-from .parallel import each
 
 MEASURED = pa.schema(
     [

@@ -160,7 +160,10 @@ def relabelled(facts: dict[bytes, bytes]) -> Spoil:
         (lambda table: table.replace_schema_metadata({}), "rudder.examples 'nowhere'"),
         (lambda table: table.drop_columns(["hit_rate"]), "hit_rate: missing instead of double"),
         (lambda table: table.append_column("graph", table["run"]), "graph is not one of them"),
-        (lambda table: table.append_column("run", table["run"]), "cannot be read: Multiple matches"),
+        (
+            lambda table: table.append_column("run", table["run"]),
+            "cannot be read: Multiple matches",
+        ),
         (
             lambda table: table.set_column(5, "seed", table["seed"].cast(pa.int32())),
             "seed: int32 instead of int64",
