@@ -34,12 +34,12 @@ test: lint
 test-full: lint
 	$(BIN)/pytest
 
-lint: $(VENV)/.test
+lint: $(VENV)/.all
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(VENV)/.test
+bench: $(VENV)/.all
 	@for script in tests/benchmarks/bench_*.py; do \
 		echo "== $$script"; $(BIN)/python -I "$$script"; \
 	done
@@ -51,26 +51,21 @@ models: $(VENV)/.all
 	@rm -rf $(MODELS_HOME) && mkdir -p $(MODELS_HOME)
 	$(BIN)/rudder collect train --home $(MODELS_HOME)
 	$(BIN)/rudder label --rule counterfactual --home $(MODELS_HOME)
-	$(BIN)/rudder fit --all --no-track --out training_ml/models --home $(MODELS_HOME)
+	$(BIN)/rudder fit --all --threshold auto --no-track --out training_ml/models --home $(MODELS_HOME)
 
 # Stamps: what .venv holds. An editable installation and the wheel replace each other.
 $(VENV)/.wheel: $(PINS) $(SOURCES)
 	.ci/environment.sh wheel
-	@rm -f $(VENV)/.test $(VENV)/.all
-	@touch $@
-
-$(VENV)/.test: $(PINS)
-	.ci/environment.sh editable classifiers,dev
-	@rm -f $(VENV)/.wheel
+	@rm -f $(VENV)/.all
 	@touch $@
 
 $(VENV)/.all: $(PINS)
 	.ci/environment.sh editable classifiers,llm,dev
 	@rm -f $(VENV)/.wheel
-	@touch $@ $(VENV)/.test
+	@touch $@
 
 # Versions that are still allowed stay as they are; delete constraints.txt first to renew all.
-constraints: $(VENV)/.test
+constraints: $(VENV)/.all
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-annotate \
 		--no-header --output-file constraints.txt pyproject.toml
 	@sed -i -E "s/(and )?(platform_machine == 'x86_64'|sys_platform == 'linux'|platform_python_implementation != 'PyPy'|implementation_name != 'PyPy')//g; s/ +/ /g; s/; and /; /; s/[ ;]+$$//" constraints.txt

@@ -262,7 +262,8 @@ def _tell(first: Fitted, folder: Path, problem: str | None) -> None:
     counts = first.manifest.training.examples
     say("examples: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()))
     if first.checked.constant:
-        say(f"constant in the training part, so of no use: {', '.join(first.checked.constant)}")
+        told = ", ".join(first.checked.constant)
+        say(f"constant in the training part, so of no use and left out: {told}")
     say(f"models: {folder}")
     if problem is not None:
         say(

@@ -109,7 +109,8 @@ def fit(
         estimator: its spec.
         material: examples; checked here.
         folder: of the model, named as the model.
-        columns: to fit to, in this order; None = :func:`default_columns`.
+        columns: to fit to, in this order; None = :func:`default_columns`. Those that are constant
+            in the training part are left out.
         seed: of fitting; the same seed gives the same predictions.
         threshold: p(replace) from which the model means replace; None = that which costs least on
             the validation part.
@@ -129,6 +130,14 @@ def fit(
     store.check_free(folder, spec.name, force=force)
     columns = default_columns() if columns is None else tuple(columns)
     checked = check(material.parts, columns)
+    # A column that never varied teaches nothing, and its support would call whatever varies later
+    # unlike the training data.
+    columns = tuple(name for name in columns if name not in checked.constant)
+    if not columns:
+        raise TrainingDataError(
+            f"{', '.join(checked.constant)}: all columns are constant in the training part; fit to "
+            "others, or collect more scenarios"
+        )
     parts = {name: select(examples, columns) for name, examples in material.parts.items()}
     built: Estimator = ESTIMATORS.build(spec)
 

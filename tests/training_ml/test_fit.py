@@ -117,6 +117,9 @@ def test_a_constant_column_is_told(fit_stump: FitStump, material: Material) -> N
     fitted = fit_stump("mine", material=replace(material, parts=parts))
     assert fitted.checked.constant == ("mean_degree",)
     assert fitted.manifest.fitted["constant_columns"] == ["mean_degree"]
+    assert "mean_degree" not in fitted.manifest.names
+    with pytest.raises(TrainingDataError, match="mean_degree: all columns are constant"):
+        fit_stump("none", material=replace(material, parts=parts), columns=["mean_degree"])
 
 
 def test_a_threshold_is_chosen_on_the_validation_part(
