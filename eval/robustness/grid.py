@@ -48,10 +48,14 @@ class Grid:
     def of_several(
         self, controllers: Sequence[str], scenarios: Iterable[str] | None = None
     ) -> Floats:
-        """``[scenarios, seeds]``: the mean over controllers, where all that are here have one."""
+        """``[scenarios, seeds]``: the mean over controllers, where all of them have a value.
+
+        Those that have none anywhere do not count.
+        """
         chosen = None if scenarios is None else set(scenarios)
         rows = [i for i, name in enumerate(self.scenarios) if chosen is None or name in chosen]
         places = [self.controllers.index(c) for c in controllers if c in self.controllers]
+        places = [place for place in places if np.isfinite(self.values[place]).any()]
         if not places:
             return np.full((len(rows), len(self.seeds)), np.nan)
         mean: Floats = self.values[places][:, rows].mean(0)

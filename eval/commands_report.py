@@ -1,0 +1,71 @@
+"""``rudder report``: a sweep as a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from rudder.cli.options import AsJson, HomeDir, Plugins, Quiet, Verbose
+from rudder.cli.output import emit, say
+from rudder.home import Home
+
+if TYPE_CHECKING:
+    from .report.study import Study
+
+
+def report(
+    sweep: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(
+            metavar="[SUITE|SWEEP]",
+            help="name or folder of a sweep, or a suite: its newest one",
+            show_default="the newest sweep",
+        ),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="DIR", help="where the report goes", show_default="report/ of the sweep"
+        ),
+    ] = None,
+    home: HomeDir = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Write a sweep's report: one HTML page, the same as Markdown, and its numbers as JSON."""
+    from .report.source import find_study
+    from .report.write import write_report
+
+    place = Home.resolve(home)
+    study, folder = find_study(place, sweep)
+    into = out.expanduser().resolve() if out is not None else folder / "report"
+    files = write_report(study, into, place.root)
+    if as_json:
+        emit({**study.to_dict(), "files": files}, as_json=True)
+        return
+    idle = [fact.name for fact in study.facts if not fact.decides]
+    emit(_leaderboard(study), as_json=False, title=f"{study.name}: by rows fetched")
+    if idle:
+        say(f"nothing to decide in {len(idle)} of {len(study.facts)} scenarios: {', '.join(idle)}")
+    if study.failures:
+        say(f"{len(study.failures)} of {len(study.cells)} cells failed")
+    emit(files, as_json=False)
+
+
+def _leaderboard(study: Study) -> list[dict[str, Any]]:
+    return [
+        {
+            "controller": one.controller,
+            "place": f"{one.best} to {one.worst}" if one.best != one.worst else str(one.best),
+            "not told apart": one.letters,
+            "communication": one.mean.mean,
+            "low": one.mean.low,
+            "high": one.mean.high,
+            "runs": one.runs,
+        }
+        for one in study.ranking.standings
+    ]
