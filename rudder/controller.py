@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rudder.decision import Decision
 from rudder.errors import ControllerError
 from rudder.observation import Observation, Task
+
+if TYPE_CHECKING:
+    from rudder.cluster.doctor import Check
 
 _log = logging.getLogger(__name__)
 
@@ -114,11 +117,36 @@ class Controller:
         """Take what :meth:`load` of a controller with the same spec returned, before ``reset``."""
         self._adopt(loaded)
 
+    def needs(self) -> list[Check]:
+        """What this machine has of what the controller needs, such as memory for its model.
+
+        Needs no ``reset``; empty = nothing but Rudder.
+        """
+        return list(self._needs())
+
+    def preview(self, task: Task, observations: Sequence[Observation]) -> dict[str, str]:
+        """What it would send to a model for the last of some observations of one run.
+
+        Needs no ``reset``, and a model only where that is at hand.
+
+        Returns:
+            Texts by name; empty = it asks no model.
+        """
+        return self._preview(task, observations)
+
     def _load(self, progress: Callable[[str, float], None]) -> Any:
         """Hook: load what can be shared."""
 
     def _adopt(self, loaded: Any) -> None:
         """Hook: keep what was loaded; ``_reset`` then need not load it."""
+
+    def _needs(self) -> Iterable[Check]:
+        """Hook: look at the machine."""
+        return ()
+
+    def _preview(self, task: Task, observations: Sequence[Observation]) -> dict[str, str]:
+        """Hook: write a prompt, send none."""
+        return {}
 
     def _reset(self, task: Task) -> None:
         """Hook: load heavy state, forget the previous run."""

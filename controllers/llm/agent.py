@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rudder import Capabilities, Controller, Decision, Observation, Task
 from rudder.errors import ControllerError, SpecError
@@ -15,9 +15,13 @@ from rudder.model.calibration import Calibration
 
 from . import words
 from .answers import DECISIONS, EFFECTS, InvalidAnswer, answer_schema, parse_answer
-from .backends.base import Backend, Scored, Usage
+from .backends.base import Backend, Scored, Usage, estimated_tokens
+from .backends.precision import check_precision
 from .incontext import ORDERS, Experience, examples_of
 from .prompt import Prompt, PromptBuilder, Template
+
+if TYPE_CHECKING:
+    from rudder.cluster.doctor import Check
 
 Mode = Literal["score", "generate"]
 Choice = Literal["greedy", "sample"]
@@ -50,6 +54,7 @@ class Agent(Controller):
         memory: run directory whose decisions it remembers from the start, or "".
         precision, fallback, threads, reuse: of local backends.
         url, key_env, timeout_s, retries, context: of servers.
+        billions: weights of the model, for what ``rudder doctor --model`` estimates; 0 = unknown.
 
     Raises:
         SpecError: a value out of range.
@@ -83,6 +88,7 @@ class Agent(Controller):
         timeout_s: float = 30.0,
         retries: int = 2,
         context: int = 4096,
+        billions: float = 0.0,
     ) -> None:
         _one_of("backend", backend, ("transformers", "openai"))
         _one_of("mode", mode, ("", *get_args(Mode)))
@@ -93,8 +99,13 @@ class Agent(Controller):
             raise SpecError(f"threshold must lie in 0..1 or be null, found {threshold!r}")
         if threshold is not None and calibration:
             raise SpecError("threshold and calibration exclude each other")
-        if shots < 0 or budget < 0:
-            raise SpecError(f"shots and budget count from 0, found {shots!r} and {budget!r}")
+        if choice == "sample" and (threshold is not None or calibration):
+            raise SpecError("a threshold decides by itself; with choice=sample it would not")
+        if shots < 0 or budget < 0 or billions < 0:
+            raise SpecError(
+                "shots, budget and billions count from 0, found "
+                f"{shots!r}, {budget!r} and {billions!r}"
+            )
         if backend == "openai" and mode == "score":
             raise SpecError("a server writes answers; mode=score needs backend=transformers")
         self.mode: str = mode or ("score" if backend == "transformers" else "generate")
@@ -105,6 +116,9 @@ class Agent(Controller):
         self.template, self.numbers, self.shots, self.order = template, numbers, shots, order
         self.without = tuple(part.strip() for part in without.split(",") if part.strip())
         self.budget, self.memory = budget, memory
+        self.billions, self.url = billions, url
+        self.precision = check_precision("precision", precision)
+        self.fallback = check_precision("fallback", fallback)
         self._local = {
             "precision": precision, "fallback": fallback, "threads": threads, "reuse": reuse,
         }  # fmt: skip
@@ -152,13 +166,16 @@ class Agent(Controller):
         if self.calibration:
             found = Calibration.read(Path(self.calibration))
             self._limit = found.threshold_for(self.identity(backend))
-        room = backend.context - _ANSWER_TOKENS
+        self._begin(task, backend.count_tokens, backend.context - _ANSWER_TOKENS)
+
+    def _begin(self, task: Task, count_tokens: Callable[[str], int], room: int) -> None:
+        """Forget the run before; write the static part of this one's prompts."""
         self._builder = PromptBuilder(
             Template.load(self.template),
             task.facts,
             style=self.numbers,  # type: ignore[arg-type]
             without=self.without,
-            count_tokens=backend.count_tokens,
+            count_tokens=count_tokens,
             budget=min(self.budget or room, room),
         )
         shots = 0 if "shots" in self.without else self.shots
@@ -167,6 +184,28 @@ class Agent(Controller):
             self._experience.remember(examples_of(Path(self.memory).expanduser(), task.rank))
         self._seed = f"{task.seed}:{task.rank}"
         self._told_facts = False
+
+    def _preview(self, task: Task, observations: Sequence[Observation]) -> dict[str, str]:
+        backend, missing = self._make_backend(), ""
+        try:
+            backend.prepare(lambda phase, share: None)
+        except (ControllerError, ImportError) as error:
+            missing = str(error)
+        count_tokens = estimated_tokens if missing else backend.count_tokens
+        self._begin(task, count_tokens, backend.context - _ANSWER_TOKENS)
+        prompts = [self.prompt(observation) for observation in observations]
+        if missing:
+            return {"static": prompts[-1].static, "dynamic": prompts[-1].dynamic, "note": missing}
+        found = {"sent": backend.rendered(prompts[-1], answer_schema())}
+        if self.mode == "score":
+            fields = (f'"{name}": "<{"|".join(values)}>"' for name, values in _FIELDS.items())
+            found["scored"] = "{" + ", ".join(fields)
+        return found
+
+    def _needs(self) -> Iterator[Check]:
+        from .holding import checks
+
+        yield from checks(self, self._make_backend())
 
     def identity(self, backend: Backend) -> dict[str, Any]:
         """What shapes p(replace): a calibration holds for this alone."""

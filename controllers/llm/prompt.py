@@ -160,7 +160,7 @@ class PromptBuilder:
                 continue
             try:
                 rendered = self._environment.from_string(text).render(**tell, **context).strip()
-            except TemplateError as error:
+            except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 raise SpecError(
                     f"template {self._template.name!r}, part {name}: {error}"
                 ) from error

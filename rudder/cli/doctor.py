@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
+from typing import Annotated, Optional
 
 import typer
 from packaging.requirements import Requirement
@@ -29,19 +30,45 @@ _WORDS = {True: "ok", False: "FAILS", None: "note"}
 
 
 def doctor(
-    home: HomeDir = None, as_json: AsJson = False, plugin: Plugins = None, verbose: Verbose = 0
+    model: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="CONTROLLER",
+            help="can this machine hold the model of this controller? Nothing else is looked at",
+            show_default=False,
+        ),
+    ] = None,
+    home: HomeDir = None,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+    verbose: Verbose = 0,
 ) -> None:
     """Show what this machine can do: versions, emulated hosts, GPU, disk, plug-ins.
 
     A check that FAILS names what does not work and what to do; the exit code is 1 then.
     """
-    checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]
+    if model is not None:
+        checks = needs_of(model)
+    else:
+        checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]
     rows = [{**vars(check)} for check in checks]
     if not as_json:
         rows = [{**row, "ok": _WORDS[row["ok"]]} for row in rows]
     emit(rows, as_json=as_json)
     if any(check.ok is False for check in checks):
         raise typer.Exit(1)
+
+
+def needs_of(controller: str) -> list[Check]:
+    """What a controller needs of this machine.
+
+    Raises:
+        UnknownNameError, SpecError: no such controller, parameter or value.
+    """
+    from rudder.steering import build_controller
+
+    found = build_controller(controller).needs()
+    return found or [Check("model", True, f"{controller} asks none")]
 
 
 def installation() -> Iterator[Check]:

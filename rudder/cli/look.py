@@ -9,6 +9,7 @@ import typer
 
 from rudder.cli.options import AsJson, Plugins
 from rudder.cli.output import emit
+from rudder.errors import UsageError
 from rudder.registries import CONTROLLERS, POLICIES, SUITES
 from rudder.registry import Entry, Registry
 from rudder.spec import Spec
@@ -20,8 +21,23 @@ Name = Annotated[
 ]
 
 
-def controllers(name: Name = None, as_json: AsJson = False, plugin: Plugins = None) -> None:
+def controllers(
+    name: Name = None,
+    prompt: Annotated[
+        bool,
+        typer.Option(
+            "--prompt",
+            show_default=False,
+            help="show what would be sent to its model, for a made-up run's last observation",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    plugin: Plugins = None,
+) -> None:
     """List the controllers, or show one."""
+    if prompt:
+        _show_prompt(name, as_json)
+        return
     if name is None:
         emit([{**_row(e), "fixes": dict(e.fields)} for e in CONTROLLERS], as_json=as_json)
         return
@@ -32,6 +48,23 @@ def controllers(name: Name = None, as_json: AsJson = False, plugin: Plugins = No
     spec = CONTROLLERS.resolve(name)
     found = {**_facts(CONTROLLERS, spec), "fixes": fixed_fields(spec)}
     emit({**found, "tags": dataclasses.asdict(tags)}, as_json=as_json)
+
+
+def _show_prompt(name: str | None, as_json: bool) -> None:
+    from rudder.conformance.situations import episode, task
+    from rudder.steering import build_controller
+
+    if name is None:
+        raise UsageError("--prompt shows what one controller sends: name it")
+    texts = build_controller(name).preview(task(), episode())
+    if not texts:
+        raise UsageError(f"controller {name!r} asks no model")
+    if as_json:
+        emit(texts, as_json=True)
+        return
+    for part, text in texts.items():
+        # Not through a table: what is sent is shown as it is.
+        typer.echo(f"--- {part} ---\n{text}\n")
 
 
 def policies(name: Name = None, as_json: AsJson = False, plugin: Plugins = None) -> None:

@@ -61,7 +61,7 @@ class Subject:
         return Session(self, controller if controller is not None else self.build())
 
     def answers(self, observations: Sequence[Observation], task: Task) -> list[Decision]:
-        """What a fresh controller answers in a whole run, latencies left out."""
+        """What a fresh controller answers in a whole run, latencies and transcripts left out."""
         with self.session() as session:
             session.reset(task)
             return session.answers(observations)
@@ -95,11 +95,11 @@ class Session:
         self._within(self._subject.reset_timeout_s, "reset", lambda: self.controller.reset(task))
 
     def decide(self, observation: Observation) -> Decision:
-        """The public answer, its latency left out: it differs every time."""
+        """The public answer; latency and transcript, which tell how it came about, left out."""
         decision = self._within(
             self._deadline_s, "decide", lambda: self.controller.decide(observation)
         )
-        return dataclasses.replace(decision, latency_s=0.0)
+        return dataclasses.replace(decision, latency_s=0.0, details=None)
 
     def raw(self, observation: Observation) -> Any:
         """What the overridden hook returns, before the public method mends it."""

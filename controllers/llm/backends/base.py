@@ -13,7 +13,14 @@ from ..prompt import Prompt
 
 Told = Callable[[str, float], None]
 Choose = Callable[[str, Mapping[str, float]], str]
+BYTES_PER_TOKEN = 2.5
+"""Where the tokenizer is not known: fewer bytes per token than any common one has for English."""
 Trouble = Literal["refused", "timeout", "http", "broken", "too long", "circuit open"]
+
+
+def estimated_tokens(text: str) -> int:
+    """Tokens of a text at most, where the tokenizer is not known."""
+    return int(len(text.encode()) / BYTES_PER_TOKEN) + 1
 
 
 class BackendError(ControllerError):
@@ -83,6 +90,18 @@ class Backend(ABC):
         Raises:
             ControllerError: says what is missing and how to get it.
         """
+
+    @abstractmethod
+    def prepare(self, progress: Told) -> None:
+        """The part of :meth:`open` that counting tokens and rendering prompts needs; no model.
+
+        Raises:
+            ControllerError: says what is missing and how to get it.
+        """
+
+    @abstractmethod
+    def rendered(self, prompt: Prompt, schema: Mapping[str, Any]) -> str:
+        """What is sent: the text that the model reads, or the body of a request."""
 
     @abstractmethod
     def count_tokens(self, text: str) -> int:

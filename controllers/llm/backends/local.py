@@ -6,7 +6,8 @@ import json
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rudder.errors import ControllerError, SpecError
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PREFIXES = 8
-"""Static parts whose state is kept: one per trainer of a host, as a rule."""
+PREFIXES = 32
+"""Static parts whose state is kept: one per trainer that is served."""
 MAX_NEW_TOKENS = 200
+"""Of a written answer; then it is brought to its end."""
+_TO_END = 16
+"""Tokens that bringing it to its end may take: closing the text and the object."""
+_THINK = ("<think>", "</think>")
 _MARK = "\u2063dynamic\u2063"
 """Stands for the dynamic part while the chat template is taken apart; no text holds it."""
 
@@ -66,36 +71,43 @@ class LocalBackend(Backend):
         self._prefixes: OrderedDict[str, tuple[list[int], Any]] = OrderedDict()
 
     def open(self, progress: Told) -> None:
-        # Set before the first import of torch reads it.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
-        from transformers import AutoTokenizer
 
         torch.set_num_threads(self._threads)
-        self._weights = find_weights(self._source, progress)
+        self.prepare(progress)
         progress("loading the model", 0.2)
+        self._load(usable(self._asked, self._fallback))
+        positions = getattr(self._model.config.get_text_config(), "max_position_embeddings", 4096)
+        self.context = min(positions, 1 << 15)
+        self._check_head()
+        progress("loading the model", 1.0)
+
+    def prepare(self, progress: Told) -> None:
+        # Set before the tokenizer's threads start.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        from transformers import AutoTokenizer
+
+        self._weights = find_weights(self._source, progress)
         self._tokenizer = AutoTokenizer.from_pretrained(self._weights.folder, local_files_only=True)
         if not self._tokenizer.chat_template:
             raise ControllerError(
                 f"{self._source} has no chat template; use a model that was tuned to instructions"
             )
-        self._load(usable(self._asked, self._fallback))
-        self.context = min(getattr(self._model.config, "max_position_embeddings", 4096), 1 << 15)
-        progress("loading the model", 1.0)
 
-    def _load(self, precision: Precision) -> None:
-        try:
-            self._model = self._loaded(precision)
-            self._used = precision
-        except (ImportError, RuntimeError, ValueError, NotImplementedError) as error:
-            if precision == self._fallback:
-                raise ControllerError(f"{self._source} cannot be loaded: {error}") from error
-            _log.warning(
-                "%s cannot be loaded as %s (%s); using %s",
-                self._source, precision, error, self._fallback,
-            )  # fmt: skip
-            self._model = self._loaded(self._fallback)
-            self._used = self._fallback
+    def _load(self, asked: Precision) -> None:
+        for precision in dict.fromkeys((asked, self._fallback)):
+            try:
+                self._model, self._used = self._loaded(precision), precision
+                return
+            except (ImportError, RuntimeError, ValueError, NotImplementedError, OSError) as error:
+                if precision == self._fallback:
+                    raise ControllerError(
+                        f"{self._source} cannot be loaded as {precision}: {error}"
+                    ) from error
+                _log.warning(
+                    "%s cannot be loaded as %s (%s); using %s",
+                    self._source, precision, error, self._fallback,
+                )  # fmt: skip
 
     def _loaded(self, precision: Precision) -> Any:
         import torch
@@ -114,6 +126,30 @@ class LocalBackend(Backend):
         )
         return model.eval()
 
+    def _check_head(self) -> None:
+        """Refuse a model whose scores would come out wrong.
+
+        Scores are made from the last hidden state, in float32. A family whose logits are more than
+        its output matrix times that state (a bias, a factor) has to be known to :class:`_Reading`.
+        """
+        import torch
+
+        with torch.inference_mode(), self._reading(Prompt("Check.", "Check.")) as reading:
+            ids = reading.ids
+            own = self._model(torch.tensor([ids], device=self._model.device)).logits[0, -1].float()
+            ours = reading.logits()
+            apart = float((own - ours).abs().max() / own.abs().max().clamp(min=1e-3))
+        self._prefixes.clear()
+        if apart > 0.1:  # bf16 and the order of reading come to about 0.01
+            raise ControllerError(
+                f"{self._source}: this kind of model ({self._model.config.model_type}) cannot be "
+                f"asked here (its logits differ by {apart:.0%}); serve it, and use backend=openai"
+            )
+
+    def rendered(self, prompt: Prompt, schema: Mapping[str, Any]) -> str:
+        before, after = self._rendered(prompt.static)
+        return before + prompt.dynamic + after
+
     def count_tokens(self, text: str) -> int:
         return len(self._ids(text))
 
@@ -123,19 +159,30 @@ class LocalBackend(Backend):
         import torch
 
         found: dict[str, dict[str, float]] = {}
-        with torch.inference_mode():
-            reading = _Reading(self, prompt)
+        with torch.inference_mode(), self._reading(prompt) as reading:
             lead = "{"
             for name, values in fields.items():
                 reading.read(self._ids(f'{lead}"{name}": "'))
                 candidates = {value: self._ids(value) for value in values}
                 found[name] = _compared(reading, candidates)
                 chosen = choose(name, found[name])
-                reading.read(candidates[chosen])
-                lead = '", '
+                lead = f'{chosen}", '
             usage = reading.usage()
-            reading.end()
         return Scored(found, usage)
+
+    @contextmanager
+    def _reading(self, prompt: Prompt) -> Iterator[_Reading]:
+        """One question, read on from the kept state of its static part."""
+        if self._model is None:
+            raise ControllerError(f"{self._source} is not loaded")
+        reading = _Reading(self, prompt)
+        try:
+            reading.begin()
+            yield reading
+            reading.end()
+        except BaseException:
+            reading.forget()  # what was broken off may have left anything behind
+            raise
 
     def generate(
         self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None = None
@@ -143,14 +190,9 @@ class LocalBackend(Backend):
         import torch
 
         draw = None if seed is None else torch.Generator().manual_seed(seed)
-        with torch.inference_mode():
-            reading = _Reading(self, prompt)
+        with torch.inference_mode(), self._reading(prompt) as reading:
             written = reading.write(self._grammar(schema), MAX_NEW_TOKENS, draw)
             usage = reading.usage()
-            reading.end()
-        ends = self._tokenizer.eos_token_id
-        if written and written[-1] == ends:
-            written = written[:-1]
         text = self._tokenizer.decode(written, skip_special_tokens=True)
         return Generated(text, Usage(usage.prompt_tokens, usage.reused_tokens, len(written)))
 
@@ -194,8 +236,20 @@ class LocalBackend(Backend):
                 continue
             before, mark, after = text.partition(_MARK)
             if mark and static.strip() in before:
+                if after.rstrip().endswith(_THINK[0]):
+                    # A template that makes its model think aloud; here it has to answer at once.
+                    after = f"{after.rstrip()}\n\n{_THINK[1]}\n\n"
                 return before, after
         raise ControllerError(f"the chat template of {self._source} does not take a user's turn")
+
+    def _to_close(self) -> list[int]:
+        """Tokens that end a text, or the object around it."""
+        return [ids[0] for text in ('"}', '"', "}") if len(ids := self._ids(text)) == 1]
+
+    @property
+    def _vocabulary(self) -> int:
+        """Tokens that the model has logits for; a tokenizer may know fewer."""
+        return int(self._model.get_output_embeddings().weight.shape[0])
 
     def _grammar(self, schema: Mapping[str, Any]) -> Any:
         """The compiled schema, kept."""
@@ -203,10 +257,10 @@ class LocalBackend(Backend):
         os.environ.setdefault("TVM_FFI_DISABLE_TORCH_C_DLPACK", "1")
         import xgrammar
 
-        key = json.dumps(schema)  # in the order of its keys, in which they are written
+        key = json.dumps(_closable(schema))  # in the order of its keys, which is that of writing
         if key not in self._grammars:
             info = xgrammar.TokenizerInfo.from_huggingface(
-                self._tokenizer, vocab_size=self._model.config.vocab_size
+                self._tokenizer, vocab_size=self._vocabulary
             )
             compiler = xgrammar.GrammarCompiler(info)
             self._grammars[key] = compiler.compile_json_schema(key, any_whitespace=False)
@@ -220,37 +274,36 @@ class _Reading:
     """
 
     def __init__(self, backend: LocalBackend, prompt: Prompt) -> None:
+        self._backend = backend
+        self._key, after = backend._rendered(prompt.static)
+        self._rest = backend._ids(prompt.dynamic + after)
+        known = backend._prefixes.get(self._key)
+        self.reused = 0 if known is None else len(known[0])
+        self._static = backend._ids(self._key) if known is None else known[0]
+        self._cache: Any = None if known is None else known[1]
+        self._hidden: Any = None
+        self.length = self.reused
+        self.ids: list[int] = [*self._static, *self._rest]
+        if len(self.ids) + 64 > backend.context:
+            raise BackendError(
+                "too long", f"{len(self.ids)} tokens, the model takes {backend.context}"
+            )
+
+    def begin(self) -> None:
+        """Read the prompt, as far as it is not known."""
         from transformers import DynamicCache
 
-        self._backend = backend
-        before, after = backend._rendered(prompt.static)
-        rest = backend._ids(prompt.dynamic + after)
-        key = before
-        known = backend._prefixes.get(key) if backend._reuse else None
-        if known is None:
-            ids, cache = backend._ids(before), DynamicCache()
-            self.reused = 0
-        else:
-            ids, cache = known
-            self.reused = len(ids)
-        self._cache: Any = cache
-        self._hidden: Any = None
-        self._prefix = len(ids)
-        self.length = self.reused
-        if self._prefix + len(rest) + 64 > backend.context:
-            raise BackendError(
-                "too long", f"{self._prefix + len(rest)} tokens, the model takes {backend.context}"
-            )
-        if known is None:
-            self.read(ids)
+        backend = self._backend
+        if self._cache is None:
+            self._cache = DynamicCache()
+            self.read(self._static)
             if backend._reuse:
-                backend._prefixes[key] = (ids, cache)
+                backend._prefixes[self._key] = (self._static, self._cache)
                 if len(backend._prefixes) > PREFIXES:
                     backend._prefixes.popitem(last=False)
         else:
-            backend._prefixes.move_to_end(key)
-        self.read(rest)
-        self._prompt = self.length
+            backend._prefixes.move_to_end(self._key)
+        self.read(self._rest)
 
     def read(self, ids: Sequence[int]) -> None:
         """Append tokens."""
@@ -265,16 +318,18 @@ class _Reading:
         self.length += len(ids)
 
     def logits(self, ids: Sequence[int] | None = None) -> torch.Tensor:
-        """float32 logits of some tokens (None = all) as the next one."""
+        """float32 logits of some tokens as the next one; None = of all, as exact as the model."""
         model = self._backend._model
-        head = model.get_output_embeddings()
-        rows = head.weight if ids is None else head.weight[list(ids)]
-        # In float32: bf16 logits are too coarse to compare.
-        values: torch.Tensor = rows.float() @ self._hidden.float()
-        scale = getattr(model.config, "logits_scaling", None)
+        head, config = model.get_output_embeddings(), model.config.get_text_config()
+        values: torch.Tensor
+        if ids is None:
+            values = head(self._hidden).float()
+        else:  # in float32: bf16 logits are too coarse to compare
+            values = head.weight[list(ids)].float() @ self._hidden.float()
+        scale = getattr(config, "logits_scaling", None)
         if scale:
             values = values / scale
-        cap = getattr(model.config, "final_logit_softcapping", None)
+        cap = getattr(config, "final_logit_softcapping", None)
         if cap:
             values = cap * (values / cap).tanh()
         return values
@@ -289,35 +344,63 @@ class _Reading:
         return self._hidden
 
     def write(self, grammar: Any, limit: int, draw: torch.Generator | None) -> list[int]:
-        """Tokens that the grammar allows, up to its end: the most likely ones, or drawn."""
+        """Tokens that the grammar allows, up to its end: the most likely ones, or drawn.
+
+        After ``limit`` tokens those that bring the answer to its end are taken, where allowed.
+        """
         import torch
         import xgrammar
 
         matcher = xgrammar.GrammarMatcher(grammar)
-        width = self._backend._model.config.vocab_size
+        width = self._backend._vocabulary
         allowed = xgrammar.allocate_token_bitmask(1, width)
+        closing = torch.tensor(self._backend._to_close())
         written: list[int] = []
-        while len(written) < limit:
+        while len(written) < limit + _TO_END:
             matcher.fill_next_token_bitmask(allowed)
-            logits = self.logits()[None, :width]
-            xgrammar.apply_token_bitmask_inplace(logits, allowed.to(logits.device))
-            if draw is None:
+            logits = self.logits()[None, :].cpu()
+            xgrammar.apply_token_bitmask_inplace(logits, allowed)
+            ends = logits[0, closing]
+            if len(written) >= limit and bool(torch.isfinite(ends).any()):
+                token = int(closing[torch.argmax(ends)])
+            elif draw is None:
                 token = int(torch.argmax(logits))
             else:
-                shares = torch.softmax(logits[0], dim=0).cpu()
-                token = int(torch.multinomial(shares, 1, generator=draw))
+                token = int(torch.multinomial(torch.softmax(logits[0], 0), 1, generator=draw))
             if not matcher.accept_token(token) or matcher.is_terminated():
                 break
             written.append(token)
+            if matcher.is_completed():
+                break
             self.read([token])
         return written
 
     def usage(self) -> Usage:
-        return Usage(self._prompt, self.reused, self.length - self._prompt)
+        return Usage(len(self.ids), self.reused, self.length - len(self.ids))
 
     def end(self) -> None:
         """Leave the state as it was after the static part."""
-        self._cache.crop(self._prefix)
+        self._cache.crop(len(self._static))
+
+    def forget(self) -> None:
+        """Keep nothing of the static part either."""
+        self._backend._prefixes.pop(self._key, None)
+
+
+def _closable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its free texts narrowed to what can be ended after every token.
+
+    That is printable ASCII without quote and backslash: no escape and no character is cut in two.
+    """
+
+    def narrowed(part: Mapping[str, Any]) -> Mapping[str, Any]:
+        if part.get("type") != "string" or "enum" in part:
+            return part
+        most = part.get("maxLength", "")
+        return {"type": "string", "pattern": rf"^[ !#-\[\]-~]{{0,{most}}}$"}
+
+    properties = {name: narrowed(part) for name, part in schema["properties"].items()}
+    return {**schema, "properties": properties}
 
 
 def _compared(reading: _Reading, candidates: Mapping[str, list[int]]) -> dict[str, float]:

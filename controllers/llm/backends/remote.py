@@ -20,7 +20,7 @@ from rudder.errors import ControllerError, SpecError
 
 from ..answers import InvalidAnswer, parse_answer
 from ..prompt import Prompt
-from .base import Backend, BackendError, Generated, Told, Trouble, Usage
+from .base import Backend, BackendError, Generated, Told, Trouble, Usage, estimated_tokens
 
 if TYPE_CHECKING:
     import requests
@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 
 Way = Literal["json_schema", "json_object", "words"]
 WAYS: tuple[Way, ...] = ("json_schema", "json_object", "words")
+_REFUSALS = (400, 404, 415, 422, 500, 501)
+"""What servers say to a way of asking for a schema that they do not know."""
 MAX_TOKENS = 256
 MAX_BYTES = 256 * 1024
 """Of a reply; more is no answer to this question."""
-BYTES_PER_TOKEN = 2.5
-"""Where the tokenizer is not known: fewer bytes per token than any common one has for English."""
 
 
 class RemoteBackend(Backend):
@@ -97,7 +97,7 @@ class RemoteBackend(Backend):
         if self._key_env and self._key_env not in os.environ:
             raise ControllerError(
                 f"the environment variable {self._key_env}, which should hold the key of "
-                f"{self._host}, is not set"
+                f"{self.host}, is not set"
             )
         progress("reaching the server", 0.0)
         retry = Retry(
@@ -117,17 +117,54 @@ class RemoteBackend(Backend):
         self._session = session
         progress("reaching the server", 1.0)
 
+    def _headers(self) -> dict[str, str]:
+        if not self._key_env:
+            return {}
+        return {"Authorization": f"Bearer {os.environ.get(self._key_env, '')}"}
+
     @property
-    def _host(self) -> str:
+    def host(self) -> str:
+        """Name and port of the server."""
         return urlsplit(self._url).netloc
 
+    def prepare(self, progress: Told) -> None:
+        """Nothing: tokens are estimated."""
+
     def count_tokens(self, text: str) -> int:
-        return int(len(text.encode()) / BYTES_PER_TOKEN) + 1
+        return estimated_tokens(text)
+
+    def rendered(self, prompt: Prompt, schema: Mapping[str, Any]) -> str:
+        body = self._body(prompt, schema, None, self._ways[0])
+        return json.dumps(body, indent=1, ensure_ascii=False)
+
+    def offered(self) -> list[str]:
+        """Names of the models that the server says it has.
+
+        Raises:
+            BackendError: it cannot be asked.
+        """
+        import requests
+
+        with requests.Session() as session:
+            session.trust_env = False
+            try:
+                reply = session.get(
+                    f"{self._url}/models", headers=self._headers(), timeout=5.0,
+                    allow_redirects=False,
+                )  # fmt: skip
+                if reply.status_code != 200:
+                    raise BackendError("http", f"{self.host}: status {reply.status_code}")
+                return [str(model["id"]) for model in reply.json()["data"]]
+            except requests.RequestException as error:
+                trouble = self._trouble(error, False)
+                raise BackendError(trouble, f"{self.host}: {type(error).__name__}") from None
+            except (ValueError, KeyError, TypeError):
+                raise BackendError("broken", f"{self.host} sent no list of models") from None
 
     def generate(
         self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None = None
     ) -> Generated:
-        self._breaker.check(self._host)
+        self._breaker.check(self.host)
         try:
             found = self._asked(prompt, schema, seed)
         except BackendError:
@@ -140,7 +177,7 @@ class RemoteBackend(Backend):
         return {
             "backend": "openai",
             "model": self._model,
-            "server": self._host,
+            "server": self.host,
             "served": self._served or None,
             "weights": None,
             "precision": None,
@@ -155,17 +192,17 @@ class RemoteBackend(Backend):
 
     def _asked(self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None) -> Generated:
         end = time.monotonic() + self._timeout_s
-        while True:
-            way = self._ways[0]
+        for plainer, way in enumerate(self._ways):
             status, body = self._post(self._body(prompt, schema, seed, way), end)
             if status < 400:
+                # Remembered only now: a server that was just ill refuses every way.
+                self._ways = self._ways[plainer:]
                 return self._read(body, way)
-            refused_way = status in (400, 404, 415, 422, 500, 501) and len(self._ways) > 1
-            if not refused_way:
-                raise BackendError("http", f"{self._host} answered with status {status}")
+            if status not in _REFUSALS:
+                break
             # The server may not know this way of asking for a schema; a plainer one may do.
-            _log.info("%s refuses %s (status %d)", self._host, way, status)
-            del self._ways[0]
+            _log.info("%s refuses %s (status %d)", self.host, way, status)
+        raise BackendError("http", f"{self.host} answered with status {status}")
 
     def _body(
         self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None, way: Way
@@ -198,15 +235,12 @@ class RemoteBackend(Backend):
             raise ControllerError("the server was not opened")
         left = end - time.monotonic()
         if left <= 0:
-            raise BackendError("timeout", f"no answer of {self._host} in {self._timeout_s:g} s")
-        headers = {}
-        if self._key_env:
-            headers["Authorization"] = f"Bearer {os.environ.get(self._key_env, '')}"
+            raise BackendError("timeout", f"no answer of {self.host} in {self._timeout_s:g} s")
         # The library's timeout is one between bytes: a server that drips would never meet it.
         guard = _Guard(left)
         try:
             with session.post(
-                f"{self._url}/chat/completions", json=body, headers=headers, timeout=left,
+                f"{self._url}/chat/completions", json=body, headers=self._headers(), timeout=left,
                 stream=True, allow_redirects=False,
             ) as reply:  # fmt: skip
                 guard.watch(reply)
@@ -215,17 +249,17 @@ class RemoteBackend(Backend):
                     received += block
                     if len(received) > MAX_BYTES:
                         raise BackendError(
-                            "too long", f"{self._host} sent more than {MAX_BYTES:,} bytes"
+                            "too long", f"{self.host} sent more than {MAX_BYTES:,} bytes"
                         )
                 if guard.hit:
                     raise requests.Timeout
                 if reply.status_code in range(300, 400):
-                    raise BackendError("http", f"{self._host} redirects elsewhere")
+                    raise BackendError("http", f"{self.host} redirects elsewhere")
                 return reply.status_code, received
         except requests.RequestException as error:
             trouble = self._trouble(error, guard.hit)
             # The error's own text may hold headers: only its kind is told.
-            raise BackendError(trouble, f"{self._host}: {type(error).__name__}") from None
+            raise BackendError(trouble, f"{self.host}: {type(error).__name__}") from None
         finally:
             guard.end()
 
@@ -251,10 +285,10 @@ class RemoteBackend(Backend):
             self._served = str(reply.get("model", ""))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise BackendError(
-                "broken", f"{self._host} sent no chat completion ({type(error).__name__})"
+                "broken", f"{self.host} sent no chat completion ({type(error).__name__})"
             ) from None
         if not isinstance(text, str):
-            raise BackendError("broken", f"{self._host} sent no text")
+            raise BackendError("broken", f"{self.host} sent no text")
         return Generated(text, tokens, {"structured_by": way, **self._notice(text, way)})
 
     def _notice(self, text: str, way: Way) -> dict[str, Any]:
@@ -265,7 +299,7 @@ class RemoteBackend(Backend):
             parse_answer(text)
         except InvalidAnswer:
             if not self._ignores_schema:
-                _log.warning("%s takes a schema by %s and ignores it", self._host, way)
+                _log.warning("%s takes a schema by %s and ignores it", self.host, way)
             self._ignores_schema = True
             return {"ignores_schema": True}
         return {}

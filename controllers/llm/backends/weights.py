@@ -6,11 +6,13 @@
 - a ``.gguf`` file.
 
 A GGUF file is read once and kept as a directory with safetensors in the user's cache: transformers
-takes many times longer to read GGUF, and cannot quantise what it read.
+takes many times longer to read GGUF, and cannot quantise what it read. What was kept is checked
+against its digests whenever it is used, and made anew if it is damaged.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -18,7 +20,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +31,12 @@ from rudder.errors import ControllerError
 _log = logging.getLogger(__name__)
 
 Told = Callable[[str, float], None]
-CONVERSION = 1
+CONVERSION = 2
 """Version of what a conversion writes; part of its place in the cache."""
 FACTS_FILE = "rudder-weights.json"
+"""Written last: what the directory was made from, and the SHA-256 of its other files."""
+_READ = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
+"""What is read from a directory, and makes a model what it is."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class Weights:
 
     Attributes:
         folder: with configuration, tokenizer and safetensors.
-        digest: SHA-256 of what the weights were made from, 16 hex digits.
+        digest: SHA-256, 16 hex digits: of the GGUF file that they were made from, else of weights,
+            configuration and tokenizer.
         source: as the user wrote it.
     """
 
@@ -63,15 +70,25 @@ def find_weights(source: str, progress: Told) -> Weights:
     Raises:
         ControllerError: nothing lies there; says how to get it.
     """
+    place = locate(source)
+    if place.is_file():
+        return _converted(place, source, progress)
+    return _of_folder(place, source)
+
+
+def locate(source: str) -> Path:
+    """The directory or GGUF file that a source means; nothing is read.
+
+    Raises:
+        ControllerError: nothing lies there; says how to get it.
+    """
     if source.startswith("package:"):
-        return _converted(_in_package(source.removeprefix("package:")), source, progress)
+        return _in_package(source.removeprefix("package:"))
     if source.startswith("hf:"):
-        return _of_folder(_in_hub(source.removeprefix("hf:")), source)
+        return _in_hub(source.removeprefix("hf:"))
     path = Path(source).expanduser()
-    if path.is_file() and path.suffix == ".gguf":
-        return _converted(path, source, progress)
-    if path.is_dir():
-        return _of_folder(path, source)
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return path
     raise ControllerError(
         f"no weights at {path.resolve()}: give a directory with safetensors, a .gguf file, "
         "hf:ORG/NAME or package:NAME"
@@ -99,7 +116,7 @@ def _in_hub(name: str) -> Path:
         found = snapshot_download(
             name,
             local_files_only=True,
-            allow_patterns=["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"],
+            allow_patterns=list(_READ),
         )
     except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError) as error:
         raise ControllerError(
@@ -111,19 +128,35 @@ def _in_hub(name: str) -> Path:
 
 
 def _of_folder(folder: Path, source: str) -> Weights:
-    parts = sorted(folder.glob("*.safetensors"))
-    if not parts or not (folder / "config.json").is_file():
+    if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
         raise ControllerError(
             f"{folder} holds no config.json with safetensors; other formats of weights may hold "
             "code, and are not read"
         )
-    facts = folder / FACTS_FILE
-    if facts.is_file():
-        return Weights(folder, json.loads(facts.read_text())["digest"], source)
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(_digest(part).encode())
-    return Weights(folder, digest.hexdigest()[:16], source)
+    files = _digests(folder)
+    if made_from := _made_from(folder, files):
+        return Weights(folder, made_from, source)
+    return Weights(folder, _of_all(files), source)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file that is read, by name."""
+    found = {path.name: path for pattern in _READ for path in folder.glob(pattern)}
+    return {name: _digest(found[name]) for name in sorted(found) if name != FACTS_FILE}
+
+
+def _of_all(files: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+
+
+def _made_from(folder: Path, files: dict[str, str]) -> str:
+    """Digest of the GGUF file that a directory was made from; "" = of none, or changed since."""
+    try:
+        facts = json.loads((folder / FACTS_FILE).read_text(encoding="utf-8"))
+        whole = facts["conversion"] == CONVERSION and facts["files"] == files
+        return str(facts["digest"]) if whole else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _digest(path: Path) -> str:
@@ -135,26 +168,43 @@ def _digest(path: Path) -> str:
 
 
 def _converted(gguf: Path, source: str, progress: Told) -> Weights:
+    """The directory that a GGUF file was converted to, by whoever came first."""
     progress("checking weights", 0.0)
-    digest = _digest(gguf)
-    folder = cache_folder() / "weights" / f"{gguf.stem}-{digest[:16]}-v{CONVERSION}"
-    if (folder / FACTS_FILE).is_file():
-        return Weights(folder, digest[:16], source)
+    digest = _digest(gguf)[:16]
+    folder = cache_folder() / "weights" / f"{gguf.stem}-{digest}-v{CONVERSION}"
+    found = Weights(folder, digest, source)
+    if _made_from(folder, _digests(folder)) == digest:
+        return found
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        _log.info("converting %s, once", gguf)
-        _convert(gguf, made, progress)
-        told = {"digest": digest[:16], "made_from": gguf.name, "conversion": CONVERSION}
-        (made / FACTS_FILE).write_text(json.dumps(told) + "\n")
+    with _turn(folder):
+        if _made_from(folder, _digests(folder)) == digest:
+            return found  # converted by another process, meanwhile
+        if folder.exists():
+            _log.warning("%s is damaged and is made anew", folder)
+            shutil.rmtree(folder)
+        for left in folder.parent.glob(f".{folder.name}-*"):
+            shutil.rmtree(left)  # of a process that was killed: its turn has ended
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
+            _log.info("converting %s, once", gguf)
+            _convert(gguf, made, progress)
+            facts = {
+                "digest": digest, "made_from": gguf.name, "conversion": CONVERSION,
+                "files": _digests(made),
+            }  # fmt: skip
+            (made / FACTS_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
             made.rename(folder)
-        except OSError:  # another process was as fast
-            if not (folder / FACTS_FILE).is_file():
-                raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return Weights(folder, digest[:16], source)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return found
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One process at a time; the kernel ends the turn of one that dies."""
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _convert(gguf: Path, folder: Path, progress: Told) -> None:
@@ -176,7 +226,10 @@ def _convert(gguf: Path, folder: Path, progress: Told) -> None:
 
 
 def _mend_tokenizer(tokenizer: Any) -> None:
-    """A tokenizer read from GGUF has another end token than the chat template writes."""
+    """A tokenizer read from GGUF has another end token than the chat template writes.
+
+    It also puts a begin token before each text: who uses it leaves special tokens to the template.
+    """
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
     end = "<|im_end|>"
     if tokenizer.chat_template and end in tokenizer.chat_template:

@@ -287,3 +287,38 @@ def test_a_missing_key_is_named() -> None:
     backend = RemoteBackend("m", "http://127.0.0.1:1/v1", key_env="TEST_RUDDER_NO_KEY")
     with pytest.raises(ControllerError, match="TEST_RUDDER_NO_KEY"):
         backend.open(lambda phase, share: None)
+
+
+def test_what_a_server_offers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", KEY)
+    reply: dict[str, Any] = {"data": [{"id": "a"}, {"id": "b"}]}
+    status, seen = 200, []
+
+    def do_get(handler: Handler) -> None:
+        seen.append((handler.path, handler.headers["Authorization"]))
+        handler.answer(status, json.dumps(reply).encode())
+
+    monkeypatch.setattr(Handler, "do_GET", do_get, raising=False)
+    backend = RemoteBackend("a", server.url, key_env="TEST_KEY")
+    assert backend.offered() == ["a", "b"]
+    assert seen == [("/v1/models", f"Bearer {KEY}")]
+    status = 404
+    with pytest.raises(BackendError, match="status 404"):
+        backend.offered()
+    status, reply = 200, {"models": []}
+    with pytest.raises(BackendError, match="sent no list of models"):
+        backend.offered()
+    with pytest.raises(BackendError, match="refused"):
+        RemoteBackend("a", "http://127.0.0.1:9/v1").offered()
+
+
+def test_a_server_that_was_ill_is_asked_for_a_schema_again(server: Server) -> None:
+    """Refusing every way is no word about one of them."""
+    server.reply = lambda handler: handler.answer(500, b"{}")
+    backend = opened(server)
+    with pytest.raises(BackendError, match="status 500"):
+        backend.generate(PROMPT, answer_schema())
+    server.reply = lambda handler: handler.answer(200, completion(ANSWER))
+    assert backend.generate(PROMPT, answer_schema()).text == ANSWER
+    assert server.ways == ["json_schema", "json_object", "words", "json_schema"]
+    backend.close()

@@ -114,3 +114,39 @@ def test_core_requirements_leave_the_extras_out() -> None:
     core = doctor.core_requirements()
     assert {"dgl", "torch", "mlflow"} <= core
     assert not {"xgboost", "transformers", "pytest"} & core
+
+
+HOLDING = """
+from rudder import Controller
+from rudder.cluster.doctor import Check
+from rudder.registries import CONTROLLERS
+
+
+class Holding(Controller):
+    def __init__(self, ok=True):
+        self.ok = ok
+
+    def _needs(self):
+        yield Check("memory", self.ok, "about 3 GB", "" if self.ok else "a smaller model")
+
+
+CONTROLLERS.register("test-holding", Holding, summary="needs what it is told to need")
+"""
+
+
+def test_what_a_controller_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = tmp_path / "holding.py"
+    plugin.write_text(HOLDING)
+    ask = ["doctor", "--plugin", str(plugin), "--model"]
+    assert main([*ask, "test-holding"]) == 0
+    assert "about 3 GB" in capsys.readouterr().out
+    assert main([*ask, "test-holding:ok=false", "--json"]) == 1
+    [row] = json.loads(capsys.readouterr().out)
+    assert row == {
+        "name": "memory", "ok": False, "found": "about 3 GB", "advice": "a smaller model",
+    }  # fmt: skip
+    assert main(["doctor", "--model", "always", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["ok"], row["found"]) == (True, "always asks none")
+    assert main(["doctor", "--model", "alway"]) == 2
+    assert "always" in capsys.readouterr().err

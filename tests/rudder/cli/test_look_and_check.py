@@ -34,6 +34,18 @@ class Wrong(Controller):
 
 CONTROLLERS.register("wrong", Wrong, summary="share out of range")
 """
+ASKING = """
+from rudder import Controller
+from rudder.registries import CONTROLLERS
+
+
+class Asking(Controller):
+    def _preview(self, task, observations):
+        return {"sent": f"[bold] after {observations[-1].minibatch} of {len(observations)}"}
+
+
+CONTROLLERS.register("test-asking", Asking, summary="shows what it was shown")
+"""
 
 Cli = Callable[..., Any]
 
@@ -63,6 +75,20 @@ def test_one(cli: Cli) -> None:
         unknown = cli(command, "nonsense")
         assert unknown.code == 2
         assert "nonsense" in unknown.err
+
+
+def test_the_prompt_of_one(cli: Cli, tmp_path: Path) -> None:
+    plugin = tmp_path / "asking.py"
+    plugin.write_text(ASKING)
+    shown = cli("controllers", "test-asking", "--prompt", "--plugin", plugin)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == "--- sent ---\n[bold] after 16 of 16\n\n"
+    found = cli("controllers", "test-asking", "--prompt", "--plugin", plugin, "--json")
+    assert json.loads(found.out) == {"sent": "[bold] after 16 of 16"}
+    refused = cli("controllers", "always", "--prompt")
+    assert (refused.code, refused.out) == (2, "")
+    assert "controller 'always' asks no model" in refused.err
+    assert cli("controllers", "--prompt").code == 2
 
 
 def test_suites(cli: Cli, tmp_path: Path) -> None:
