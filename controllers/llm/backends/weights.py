@@ -73,6 +73,7 @@ def find_weights(source: str, progress: Told) -> Weights:
     place = locate(source)
     if place.is_file():
         return _converted(place, source, progress)
+    progress("checking weights", 0.0)
     return _of_folder(place, source)
 
 
@@ -173,12 +174,23 @@ def _converted(gguf: Path, source: str, progress: Told) -> Weights:
     digest = _digest(gguf)[:16]
     folder = cache_folder() / "weights" / f"{gguf.stem}-{digest}-v{CONVERSION}"
     found = Weights(folder, digest, source)
-    if _made_from(folder, _digests(folder)) == digest:
-        return found
+    if _made_from(folder, _digests(folder)) != digest:
+        try:
+            _convert_once(gguf, digest, folder, progress)
+        except OSError as error:
+            raise ControllerError(
+                f"{gguf} cannot be converted into {folder.parent}: {error}; make room there, or "
+                "name another place by RUDDER_CACHE"
+            ) from error
+    return found
+
+
+def _convert_once(gguf: Path, digest: str, folder: Path, progress: Told) -> None:
+    """Make a directory of the cache, whole, unless another process does meanwhile."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _turn(folder):
         if _made_from(folder, _digests(folder)) == digest:
-            return found  # converted by another process, meanwhile
+            return
         if folder.exists():
             _log.warning("%s is damaged and is made anew", folder)
             shutil.rmtree(folder)
@@ -196,7 +208,6 @@ def _converted(gguf: Path, source: str, progress: Told) -> Weights:
             made.rename(folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
-    return found
 
 
 @contextmanager

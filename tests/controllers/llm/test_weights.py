@@ -142,7 +142,7 @@ def test_a_failed_conversion_leaves_nothing(gguf: Path, monkeypatch: pytest.Monk
         raise OSError("no space left on device")
 
     monkeypatch.setattr(weights, "_convert", fail)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(ControllerError, match=r"no space left on device; .* RUDDER_CACHE"):
         find_weights(str(gguf), silent)
     assert not [p for p in (weights.cache_folder() / "weights").iterdir() if p.is_dir()]
 
