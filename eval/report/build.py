@@ -473,10 +473,10 @@ def _methods(study: Study) -> Section:
         "How it was computed",
         "methods",
         [
-            f"Intervals are at {100 * LEVEL:g} %. Within a scenario: Student's t below {FEW} seeds, "
-            "else a BCa bootstrap. Over scenarios: a bootstrap that draws scenarios, then seeds in "
-            f"them ({RESAMPLES} draws, always the same), with Student's t for its quantiles below "
-            f"{FEW} scenarios. With one scenario, seeds alone vary.",
+            f"Intervals are at {100 * LEVEL:g} %. Within a scenario: Student's t below {FEW} "
+            "seeds, else a BCa bootstrap. Over scenarios: a bootstrap that draws scenarios, then "
+            f"seeds in them ({RESAMPLES} draws, always the same), with Student's t for its "
+            f"quantiles below {FEW} scenarios. With one scenario, seeds alone vary.",
             "Controllers are compared by differences on the same scenario and seed; pairs with a "
             "missing side are counted, never filled in. Ratios (communication, regrets, seconds, "
             "imbalance) are compared and averaged as logarithms.",

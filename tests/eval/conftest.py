@@ -98,6 +98,6 @@ def planted(
     return found
 
 
-@pytest.fixture(name="planted")
+@pytest.fixture(name="planted", scope="session")
 def _planted() -> Planted:
     return planted
