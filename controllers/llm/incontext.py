@@ -136,7 +136,5 @@ def _balanced(known: Sequence[Example], shots: int) -> list[Example]:
 
 
 def _distance(one: Window, other: Window) -> float:
-    return sum(
-        abs(getattr(one, name) - getattr(other, name))
-        for name in ("hit_rate", "hit_rate_change", "stale_share", "communication_change")
-    )
+    names = ("hit_rate", "hit_rate_change", "stale_share", "communication_change")
+    return float(sum(abs(getattr(one, name) - getattr(other, name)) for name in names))

@@ -193,7 +193,9 @@ class LocalBackend(Backend):
         with torch.inference_mode(), self._reading(prompt) as reading:
             written = reading.write(self._grammar(schema), MAX_NEW_TOKENS, draw)
             usage = reading.usage()
-        text = self._tokenizer.decode(written, skip_special_tokens=True)
+        text = self._tokenizer.decode(
+            written, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
         return Generated(text, Usage(usage.prompt_tokens, usage.reused_tokens, len(written)))
 
     def facts(self) -> dict[str, Any]:
@@ -341,7 +343,8 @@ class _Reading:
 
     @property
     def hidden(self) -> torch.Tensor:
-        return self._hidden
+        hidden: torch.Tensor = self._hidden
+        return hidden
 
     def write(self, grammar: Any, limit: int, draw: torch.Generator | None) -> list[int]:
         """Tokens that the grammar allows, up to its end: the most likely ones, or drawn.

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from rudder.errors import ControllerError, SpecError
@@ -52,8 +52,6 @@ class RemoteBackend(Backend):
     Raises:
         SpecError: a value out of range, or a URL that is none.
     """
-
-    scores: ClassVar[bool] = False
 
     def __init__(
         self,
