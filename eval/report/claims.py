@@ -284,13 +284,11 @@ def _predicts(evidence: Evidence) -> Finding:
 
 
 def _no_fixed_rule(evidence: Evidence) -> Finding:
-    """Constant schedules: those run for headroom, and controllers that never look."""
-    plain = ("static", "always", "fixed")
-    names = [
+    """Constant schedules: those run for headroom; else controllers that never look."""
+    names = evidence.of("constant") or [
         name
-        for name, family in evidence.families.items()
-        if family == "constant"
-        or (family in ("baseline", "heuristic") and name.partition(":")[0] in plain)
+        for name in evidence.of("baseline", "heuristic")
+        if name.partition(":")[0] in ("static", "always", "fixed")
     ]
     grid = Grid.of(evidence.decided, COMMUNICATION)
     found = {n: grid.of_one(n) for n in names if np.isfinite(grid.of_one(n)).any()}

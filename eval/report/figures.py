@@ -222,8 +222,10 @@ def decisions(runs: Sequence[Decided], title: str, name: str) -> Picture:
         all_axes = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
         length = max(len(run.replaced) for run in runs)
         for axes, run in zip(all_axes, runs, strict=True):
-            at = np.flatnonzero(run.replaced)
-            axes.bar(at, run.replaced[at], width=1.0, color="0.78", edgecolor="0.45", linewidth=0.3)
+            axes.fill_between(
+                np.arange(len(run.replaced)), run.replaced, step="mid", facecolor="0.78",
+                edgecolor="0.45", linewidth=0.4,
+            )  # fmt: skip
             known = np.flatnonzero(np.isfinite(run.hits))
             axes.plot(known, run.hits[known], color="black", linewidth=1.1)
             for epoch in run.epochs:

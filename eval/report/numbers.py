@@ -17,7 +17,7 @@ def number(value: float, *, percent: bool = False, sign: bool = False) -> str:
         return NONE
     plus = "+" if sign else ""
     if percent:
-        return f"{100 * value:{plus}.1f} %"
+        return f"{round(100 * value, 1) + 0.0:{plus}.1f} %"  # no minus before 0.0
     if value and not 1e-2 <= abs(value) < 1e5:
         return f"{value:{plus}.3g}"
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0

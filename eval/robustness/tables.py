@@ -38,6 +38,7 @@ class ScenarioFacts:
         name, split, axis: as in the suite.
         headroom: (best constant schedule - oracle) / oracle, over seeds; NaN where not known.
         best_constant: rows of the best constant schedule, over seeds.
+        schedule: that which is best under most seeds, or "".
         seeds: in which headroom is known.
         runs, failed: cells, and those of them that failed.
     """
@@ -47,6 +48,7 @@ class ScenarioFacts:
     axis: str
     headroom: Estimate
     best_constant: Estimate
+    schedule: str
     seeds: int
     runs: int
     failed: int
@@ -79,12 +81,18 @@ def scenario_facts(cells: Sequence[Cell]) -> list[ScenarioFacts]:
                 own[0].axis,
                 estimate(np.array([headroom])),
                 estimate(np.array([constant])),
+                _most_told(own, "best_constant_schedule"),
                 int(np.isfinite(headroom).sum()),
                 len(own),
                 sum(not cell.finished for cell in own),
             )
         )
     return found
+
+
+def _most_told(cells: Sequence[Cell], key: str) -> str:
+    told = Counter(str(cell.summary[key]) for cell in cells if cell.summary.get(key))
+    return told.most_common(1)[0][0] if told else ""
 
 
 def _by_seed(cells: Sequence[Cell], key: str) -> list[float]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rudder_eval.cells import Cell, append_cell
+from rudder_eval.cells import Cell
 
 LLM = "smollm2-135m"
 HOSTILE = 'fixed:interval=8,x=<script>alert(1)</script>"><img src=x onerror=alert(2)>|$a$_*b*`c`'
@@ -74,18 +73,3 @@ def write_run(folder: Path, lines: list[dict[str, Any]], **scenario: Any) -> Non
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"scenario": scenario}))
     (folder / "decisions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.fixture(name="sweep")
-def _sweep(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a sweep into a home, ``tmp_path``."""
-
-    def write(name: str, cells: list[Cell], suite: Any = "quick") -> Path:
-        folder = tmp_path / "sweeps" / name
-        folder.mkdir(parents=True)
-        (folder / "sweep.json").write_text(json.dumps({"suite": suite, "engine": "replay"}))
-        for cell in cells:
-            append_cell(folder / "cells.jsonl", cell)
-        return folder
-
-    return write

@@ -20,6 +20,7 @@ def test_three_significant_digits(value: float, text: str) -> None:
 def test_percent_and_sign() -> None:
     assert number(0.1234, percent=True) == "12.3 %"
     assert number(0.1234, percent=True, sign=True) == "+12.3 %"
+    assert number(-0.0001, percent=True) == "0.0 %"
 
 
 def test_intervals_ratios_and_points() -> None:

@@ -20,6 +20,19 @@ def test_headroom_decides_what_is_ranked(planted: Any) -> None:
     assert facts["held"].seeds == 10
 
 
+def test_the_best_constant_schedule_is_the_one_of_most_seeds(planted: Any) -> None:
+    cells = [
+        replace(cell, summary={**cell.summary, "best_constant_schedule": schedule})
+        for cell, schedule in zip(
+            planted({"one": 0.0}, seeds=3, scenarios={"held": "id_val"}),
+            ("constant(always)", "constant(every 4)", "constant(every 4)"),
+            strict=True,
+        )
+    ]
+    assert scenario_facts(cells)[0].schedule == "constant(every 4)"
+    assert scenario_facts(planted({"one": 0.0}))[0].schedule == ""
+
+
 def test_a_policy_of_its_own_does_not_speak_for_the_scenario(planted: Any) -> None:
     cells = planted(
         {"one": 0.0, "two": 0.0, "massivegnn": 0.0},
