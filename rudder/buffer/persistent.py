@@ -15,6 +15,10 @@ from rudder.policies.base import AnnouncedLedger, Choice, Floats, Ids, Ledger, P
 
 Rows = npt.NDArray[Any]
 
+_STREAMED = 8 << 20
+"""From so many bytes on, rows are written past the caches: they are more than a core's own caches
+hold, so they would be gone before anybody reads them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -185,8 +189,6 @@ class PersistentBuffer:
         self._open = None
 
     def _copy(self, plan: Plan, pulled: Rows | None, out: Rows | None, at: Ids | None) -> None:
-        from rudder.buffer.kernels.rows import copy_rows
-
         choice = plan.choice
         rows = self._checked(pulled, plan.fetched, "pulled")
         if out is None or at is None:
@@ -204,9 +206,9 @@ class PersistentBuffer:
         if plan.fetched + plan.hits == 0:
             return
         kept, came, served = _as_words(self._rows, rows, out)
-        copy_rows(kept, choice.hit_slots, served, at[choice.hit_at])
-        copy_rows(came, np.arange(plan.misses), served, at[choice.miss_at])
-        copy_rows(came, plan.entrant_pull, kept, choice.entrant_slots)
+        _copy_rows(kept, choice.hit_slots, served, at[choice.hit_at])
+        _copy_rows(came, np.arange(plan.misses), served, at[choice.miss_at])
+        _copy_rows(came, plan.entrant_pull, kept, choice.entrant_slots)
 
     def _checked(self, rows: Rows | None, count: int | None, what: str) -> Rows:
         if rows is None:
@@ -298,6 +300,15 @@ def _listening(ledger: Ledger, policy: Policy) -> AnnouncedLedger | None:
             f"lacks the methods of {AnnouncedLedger.__module__}.AnnouncedLedger"
         )
     return ledger
+
+
+def _copy_rows(source: Rows, source_at: Ids, target: Rows, target_at: Ids) -> None:
+    """``target[target_at[i]] = source[source_at[i]]``, for rows as by :func:`_as_words`."""
+    from rudder.buffer.kernels.rows import copy_rows, stream_rows
+
+    many = source.shape[1] * source.itemsize * len(source_at) >= _STREAMED
+    copy = stream_rows if many and source.dtype == np.uint64 else copy_rows
+    copy(source, source_at, target, target_at)
 
 
 def _as_words(*arrays: Rows) -> list[Rows]:

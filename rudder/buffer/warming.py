@@ -50,8 +50,11 @@ def warm() -> None:
     later ones, in any process, load (under a second). A launcher calls this once before it starts
     trainers; a trainer calls it before its first minibatch.
     """
+    from rudder.buffer.kernels.rows import stream_rows
     from rudder.buffer.persistent import PersistentBuffer
 
+    words, at = np.zeros((2, 9), np.uint64), np.arange(2)
+    stream_rows(words, at, np.empty_like(words), at)  # a toy buffer has too few rows for it
     replace = Decision(replace=True)
     policies = (_Decayed(), _Static(), _Admitting(), _Looking(), _Hooked())
     for policy, width in zip(policies, (1, 1, 2, 2, 2), strict=True):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from rudder.buffer import PersistentBuffer, kernels, warm
+from rudder.buffer import PersistentBuffer, kernels, persistent, warm
 from rudder.decision import Decision
 from rudder.errors import BufferUseError
 from rudder.registries import POLICIES
@@ -42,6 +42,31 @@ def test_rows_come_back_bit_by_bit(dtype: str, width: int) -> None:
         buffer.commit(plan, features[plan.pull], out, np.arange(len(ids)))
         assert out.tobytes() == features[ids].tobytes()
         assert buffer.rows().tobytes() == features[buffer.ids()].tobytes()
+
+
+@pytest.mark.parametrize("width", [2, 6, 14, 16, 18, 100])  # in words: 1 to 50, a line has 8
+@pytest.mark.parametrize("start", range(0, 64, 8))
+def test_rows_past_the_caches_come_back_and_touch_no_others(
+    width: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistent, "_STREAMED", 0)
+    rng = np.random.default_rng(1)
+    features = rng.random((50, width), np.float32)
+    buffer = make(10, width)
+    buffer.fill(np.arange(10), features[:10])
+    memory = np.zeros(4 * width * 60 + 128, np.uint8)
+    first = -memory.ctypes.data % 64 + start
+    out = memory[first : first + 4 * width * 60].view(np.float32).reshape(60, width)
+    for _ in range(10):
+        memory[:] = 255
+        ids = np.unique(rng.integers(0, 50, 12))
+        plan = buffer.plan(ids, REPLACE)
+        at = rng.permutation(60)[: len(ids)]
+        buffer.commit(plan, features[plan.pull], out, at)
+        assert out[at].tobytes() == features[ids].tobytes()
+        assert buffer.rows().tobytes() == features[buffer.ids()].tobytes()
+        out.view(np.uint8)[at] = 255
+        assert (memory == 255).all()
 
 
 def test_writes_into_memory_of_a_tensor() -> None:
