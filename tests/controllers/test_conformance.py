@@ -53,7 +53,23 @@ def sharing(subject: Subject, loaded: Any) -> Subject:
 OWN_LOAD = ("can_be_pickled_before_reset", "works_in_its_own_process")  # not what was adopted
 
 
-@pytest.mark.parametrize(("subject", "check"), controller_checks([SHORT]))
+QUICK = (
+    "builds", "resets", "can_be_pickled_before_reset", "decisions_are_valid",
+    "same_seed_same_decisions", "reset_forgets_the_run_before", "closes_at_any_time",
+    "works_at_the_extremes",
+)  # fmt: skip
+"""What is checked in every test run: an episode takes the model some seconds."""
+
+
+def by_length(checks: list[Any]) -> list[Any]:
+    return [
+        param if param.values[1].name in QUICK
+        else pytest.param(*param.values, id=param.id, marks=[*param.marks, pytest.mark.full])
+        for param in checks
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("subject", "check"), by_length(controller_checks([SHORT])))
 def test_a_language_model_conforms(subject: Subject, check: Check, weights: Any) -> None:
     check.run(subject if check.name in OWN_LOAD else sharing(subject, weights))
 
