@@ -247,12 +247,14 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.0, help="s, of the oracle's answers")
     parser.add_argument("--results", type=Path, help="JSON lines; default: in --home")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--stop-after", type=float, help="s, after which no cell is begun")
+    parser.add_argument(
+        "--stop-after", type=float, help="s, after which no cell is begun; 0: show only"
+    )
     args = parser.parse_args()
     place = traces.home(args.home)
     results = args.results or place.root / "headroom.jsonl"
     cells = _cells(args)
-    until = time.monotonic() + args.stop_after if args.stop_after else float("inf")
+    until = float("inf") if args.stop_after is None else time.monotonic() + args.stop_after
     # A fresh interpreter each: threads of numerical libraries do not survive a fork.
     context = multiprocessing.get_context("spawn")
     work = (place, args.time, results, cells, args.seeds, until)
