@@ -241,7 +241,7 @@ def test_shuffled_keeps_the_rate_and_loses_the_moment(tmp_path: Path) -> None:
 
 def test_shuffled_keeps_the_contract(tmp_path: Path) -> None:
     answers = [k % 3 == 0 for k in range(16)]
-    run = run_of(tmp_path / "run", {rank: answers for rank in range(4)})
+    run = run_of(tmp_path / "run", dict.fromkeys(range(4), answers))
     records = check_controller(f"shuffled:run={run}")
     assert [r for r in records if r.status == "failed"] == []
 
