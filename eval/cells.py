@@ -7,8 +7,10 @@ again gets another line: the last one counts.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +122,9 @@ def controlled(name: str) -> tuple[str, str] | None:
 
 
 def append_cell(path: Path, cell: Cell) -> None:
-    """Add a line. A line that an earlier process was killed in is ended first.
+    """Add a line, on the disk when this returns; several processes may do so at once.
+
+    A line that an earlier process was killed in is ended first.
 
     Raises:
         ResultError: the file cannot be written.
@@ -128,10 +132,13 @@ def append_cell(path: Path, cell: Cell) -> None:
     line = json.dumps(cell.to_dict(), separators=(",", ":"), ensure_ascii=False) + "\n"
     try:
         with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # given back when it is closed, or by the kernel
             if file.seek(0, 2):
                 file.seek(-1, 2)
                 line = line if file.read(1) == b"\n" else "\n" + line
             file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise ResultError(f"{path} cannot be written: {error.strerror}") from error
 

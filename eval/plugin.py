@@ -9,6 +9,12 @@ from rudder.suite import register_suites
 
 register_suites(Path(__file__).parent / "suites")
 COMMANDS.register(
+    "evaluate",
+    "rudder_eval.commands_evaluate:evaluate_command",
+    summary="controllers through a suite's scenarios, seed by seed; resumable",
+    fields={"section": "Compare"},
+)
+COMMANDS.register(
     "report",
     "rudder_eval.commands_report:report",
     summary="a sweep as one HTML page: rankings, ID beside OOD, claims",

@@ -43,6 +43,10 @@ class SuiteError(UsageError):
     """A suite whose file names what it must not, or scenarios out of range."""
 
 
+class LeakError(UsageError):
+    """A suite that asks for what a model under test has seen in its training."""
+
+
 class PairingError(UsageError):
     """A controller and a replacement policy that do not go together."""
 
@@ -129,6 +133,10 @@ class WorkerError(RudderError):
 
 class CollectionError(RudderError):
     """A collection of runs that is unfinished, damaged, or of another schema version."""
+
+
+class SweepError(RudderError):
+    """A sweep that another process works at, that is damaged, or of another schema version."""
 
 
 class CalibrationError(RudderError):

@@ -63,6 +63,11 @@ class Home:
         return self._made("collections")
 
     @property
+    def sweeps(self) -> Path:
+        """Evaluations: a directory each, with a line per cell."""
+        return self._made("sweeps")
+
+    @property
     def outbox(self) -> Path:
         """Runs that MLflow has not received yet (``rudder sync`` sends them)."""
         return self._made("outbox")

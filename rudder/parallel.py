@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections import deque
@@ -131,9 +131,7 @@ class _Worker(Generic[_Task]):
 
     task: _Task
 
-    def __init__(
-        self, work: Callable[[_Task, Tell], None], plugins: Sequence[PluginFile]
-    ) -> None:
+    def __init__(self, work: Callable[[_Task, Tell], None], plugins: Sequence[PluginFile]) -> None:
         # A fresh interpreter: threads of numerical libraries do not survive a fork.
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -188,16 +186,16 @@ def _serve(pipe: Connection, plugins: Sequence[PluginFile]) -> None:
     except EOFError:
         return
     except Exception as error:  # noqa: BLE001 - raised again by who gave the task
-        pipe.send(("raised", _portable(error)))
+        _raise_there(pipe, error)
 
 
-def _portable(error: Exception) -> Exception:
-    """The error, or its words if it does not survive the journey."""
+def _raise_there(pipe: Connection, error: Exception) -> None:
+    """Send the error, or its words if it does not survive the journey."""
     try:
-        pickle.loads(pickle.dumps(error))
+        copy.copy(error)  # made anew of what it holds, as it will be at the other end
+        pipe.send(("raised", error))
     except Exception:  # noqa: BLE001 - whatever its class makes of it
-        return WorkerError(f"{type(error).__name__}: {error}")
-    return error
+        pipe.send(("raised", WorkerError(f"{type(error).__name__}: {error}")))
 
 
 def _end_with(sentinel: int) -> None:

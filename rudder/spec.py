@@ -113,6 +113,23 @@ class Spec:
         return self.name + ":" + ",".join(f"{k}={_text(v)}" for k, v in self.params.items())
 
 
+def split_specs(text: str) -> list[str]:
+    """The specs of ``a,b:key=value,key=value,c``, as text; a part ``key=value`` goes on with the
+    spec before it.
+
+    Raises:
+        SpecError: a bracket or quote that is not closed.
+    """
+    found: list[str] = []
+    for part in _split(text, text):
+        head, equals, _ = part.partition("=")
+        if equals and ":" not in head and found:
+            found[-1] += f",{part}"
+        elif part.strip():
+            found.append(part.strip())
+    return found
+
+
 def check_name(what: str, name: object) -> None:
     """Refuse a name that could not be told apart in ``name:key=value,…``.
 

@@ -21,6 +21,7 @@ A scenario with ``each`` becomes one per combination, named ``wide/buffer=0.05,p
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import hashlib
 import itertools
@@ -135,9 +136,12 @@ class Suite:
         for given, known in ((patterns, self.names), (splits, self.splits)):
             for one in given:
                 if not any(_fits(name, one) for name in known):
+                    tables = [name.partition("/")[0] for name in known]
+                    near = difflib.get_close_matches(one, [*known, *tables], n=1, cutoff=0.5)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
                     raise UnknownNameError(
                         f"suite {self.name!r} has nothing named {one!r}; there are "
-                        f"{', '.join(known)}"
+                        f"{', '.join(known)}{hint}"
                     )
         kept = tuple(
             item

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
-from rudder.model.manifest import ModelManifest
+from rudder.model.manifest import Training
 from rudder.spec import Spec
 from rudder.suite import Suite
 
 
+class Fitted(Protocol):
+    """Something that examples shaped: a model, a calibration, a memory."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def training(self) -> Training: ...
+
+
 def leaks(
-    manifest: ModelManifest,
+    manifest: Fitted,
     suite: Suite,
     *,
     seeds: Iterable[int] = (),

@@ -13,6 +13,7 @@ from rudder.errors import ScenarioError, SpecError
 from rudder.policies.base import Policy
 from rudder.registries import POLICIES
 from rudder.replay.clock import RecordedTime, TimeModel
+from rudder.replay.loaded import Loaded
 from rudder.replay.run import ReplayRun, ratio
 from rudder.result import RunResult
 from rudder.scenario import Scenario
@@ -65,12 +66,14 @@ class ReplayEngine(Engine):
         measure_latency: bool = False,
         record_decisions: bool = True,
         oracle: Spec | None = None,
+        loaded: Loaded | None = None,
     ) -> None:
         self.trace = trace if isinstance(trace, Trace) else Trace.open(Path(trace))
         self._make_time = make_time
         self._measure_latency = measure_latency
         self._record_decisions = record_decisions
         self._oracle = oracle
+        self._loaded = Loaded() if loaded is None else loaded
 
     @property
     def scenario(self) -> Scenario:
@@ -126,7 +129,9 @@ class ReplayEngine(Engine):
         resolved = resolve(scenario, controller)
         time = self._make_time(self.trace, resolved.scenario)
         latency_s = None if self._measure_latency else resolved.latency_s or 0.0
-        run = ReplayRun(self.trace, resolved, time, latency_s, options, self._record_decisions)
+        run = ReplayRun(
+            self.trace, resolved, time, latency_s, options, self._record_decisions, self._loaded
+        )
         run.go()
         result = run.result()
         result = replace(result, summary={**result.summary, **self._beside(run, result)})
@@ -142,7 +147,9 @@ class ReplayEngine(Engine):
             if latency_s is None:
                 measured = run.steering.latencies_s
                 latency_s = sum(measured) / len(measured) if measured else 0.0
-            oracle = ReplayRun(self.trace, resolved, run.time, latency_s, run.options, False)
+            oracle = ReplayRun(
+                self.trace, resolved, run.time, latency_s, run.options, False, self._loaded
+            )
             oracle.go()
             summary = oracle.result().summary
             fetched, seconds = summary["fetched"], summary["epoch_seconds"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rudder.engine import RunOptions
 from rudder.replay.clock import TimeModel
+from rudder.replay.loaded import Loaded
 from rudder.replay.trainer import ReplayTrainer
 from rudder.result import MinibatchRow, RunResult, minibatch_table
 from rudder.steering import Resolved, Tally, build_controller, read_decisions
@@ -32,6 +33,7 @@ class ReplayRun:
         latency_s: modelled seconds per answer; None = as long as it really takes.
         options: of the engine.
         record_decisions: append them to files in the run's directory, and return them.
+        loaded: what controllers share, from earlier replays.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class ReplayRun:
         latency_s: float | None,
         options: RunOptions,
         record_decisions: bool,
+        loaded: Loaded,
     ) -> None:
+        self._loaded = loaded
         self.trace, self.run, self.time, self.latency_s = trace, run, time, latency_s
         self.options, self.record_decisions = options, record_decisions
         self.length = trace.common_length
@@ -56,7 +60,7 @@ class ReplayRun:
     def go(self) -> None:
         """Start the trainers, replay, and end them."""
         controller = build_controller(self.run.spec)
-        loaded = controller.load(self.options.progress) if controller.tags.shared else None
+        loaded = self._loaded.of(controller, self.run.spec, self.options.progress)
         with ExitStack() as stack:
             for rank in self.trace.ranks:
                 trainer = ReplayTrainer(

@@ -59,7 +59,7 @@ def record_sampled(
     planned = tuple(
         map(min, zip(*(minibatches(scenario, seeds.size) for seeds in ranks), strict=True))
     )
-    manifest = Manifest.of(scenario, partition, "sampler", _trace_id(scenario, partition))
+    manifest = Manifest.of(scenario, partition, "sampler", sampled_trace_id(scenario, partition))
     start_partition_trace(folder, manifest, partition)
     with ExitStack() as stack:
         recordings = []
@@ -102,6 +102,7 @@ def _sampled(
             )
 
 
-def _trace_id(scenario: Scenario, partition: Partition) -> str:
+def sampled_trace_id(scenario: Scenario, partition: Partition) -> str:
+    """The id that a sampled trace has, whoever samples it and whenever."""
     what = f"{scenario.digest()} {partition.graph_digest} {partition.digest}"
     return hashlib.sha256(what.encode()).hexdigest()[:16]

@@ -89,6 +89,22 @@ def finite_summary(summary: Mapping[str, Any]) -> dict[str, float]:
     return {key: value for key, value in _numbers(summary).items() if math.isfinite(value)}
 
 
+def split_finite(values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    """The finite numbers, and tags that tell the others."""
+    numbers = _numbers(values)
+    finite = {key: value for key, value in numbers.items() if math.isfinite(value)}
+    return finite, _as_tags({k: str(v) for k, v in numbers.items() if k not in finite})
+
+
+def result_tags(result: RunResult) -> dict[str, str]:
+    """Tags that tell what of a run is NaN or infinite."""
+    return _as_tags(nonfinite(result))
+
+
+def _as_tags(words: Mapping[str, str]) -> dict[str, str]:
+    return {f"rudder.nonfinite.{key}": value for key, value in words.items()}
+
+
 def nonfinite(result: RunResult) -> dict[str, str]:
     """What of a run is NaN or infinite: metric -> value, or the steps and their values."""
     found = {

@@ -2,6 +2,7 @@
 
 A folder ``outbox/LOCAL_ID`` holds ``record.json`` (what MLflow is told besides the files) and
 ``artifacts/`` (what it gets). It appears whole, by a rename, and goes only when MLflow has it all.
+An addition to a run that was sent before is a folder of its own, ``outbox/LOCAL_ID+PART``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +21,12 @@ from pydantic import TypeAdapter
 from rudder.errors import HomeError, TrackingError
 from rudder.home import Home
 from rudder.result import RunResult
+from rudder.tracking.store import exclusive
 
 VERSION = 1
 LOG_TAIL_BYTES = 5_000_000
 """Of a longer log file, its end is kept."""
-Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED", "AS IT IS"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,14 @@ class Record:
             store of the data directory, wherever that is moved.
         experiment, name: names of experiment and run.
         start_ms, end_ms: when it ran, ms since 1970 UTC; ``end_ms`` None = still running.
-        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``.
+        status: ``RUNNING``, ``FINISHED``, ``FAILED`` or ``KILLED``; an addition leaves it ``AS IT
+            IS``.
         params, tags: within MLflow's limits.
+        metrics: beside those of the result; finite.
+        parent: local id of the run that it belongs to; None = it stands alone.
+        brief: neither metrics per minibatch nor figures; the table is among the artifacts.
+        bare: it has no result, not even if it finished: a group, or an addition.
+        part: what tells an addition from the run itself; "" for the latter.
     """
 
     local_id: str
@@ -48,6 +58,16 @@ class Record:
     tags: dict[str, str]
     status: Status = "RUNNING"
     end_ms: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    parent: str | None = None
+    brief: bool = False
+    bare: bool = False
+    part: str = ""
+
+    @property
+    def package(self) -> str:
+        """Name of its folder in the outbox."""
+        return f"{self.local_id}+{self.part}" if self.part else self.local_id
 
 
 _RECORDS = TypeAdapter(Record)
@@ -74,7 +94,8 @@ class Package:
         Raises:
             ResultError: it is damaged, or missing where there must be one.
         """
-        if self.record.status != "FINISHED" and not (self.artifacts / "run.json").exists():
+        needed = self.record.status == "FINISHED" and not self.record.bare
+        if not needed and not (self.artifacts / "run.json").exists():
             return None
         return RunResult.load(self.artifacts)
 
@@ -104,20 +125,22 @@ def pack(
     result: RunResult | None = None,
     error: str | None = None,
     logs: Path | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Package:
-    """Put an ended run into the outbox.
+    """Put an ended run into the outbox, in the place of what it left there before.
 
     Args:
         specs: file name -> JSON value, the full scenario and controller.
         error: the traceback of a run that failed.
         logs: a folder whose ``*.log`` files, and those below, come along.
+        files: further files and folders, by the path that they get among the artifacts.
 
     Raises:
         TrackingError: the disk refuses.
     """
     try:
-        folder = home.outbox / record.local_id
-        part = folder.with_name(f".{record.local_id}.part")
+        folder = home.outbox / record.package
+        part = folder.with_name(f".{record.package}.part")
         artifacts = part / "artifacts"
         if part.exists():  # a first attempt broke off
             shutil.rmtree(part)
@@ -126,20 +149,27 @@ def pack(
             (artifacts / name).write_text(json.dumps(value, indent=2) + "\n")
         if result is not None:
             result.save(artifacts)
-            from rudder.tracking import figures  # Matplotlib, only now
+            if not record.brief:
+                from rudder.tracking import figures  # Matplotlib, only now
 
-            figures.draw(result.minibatches, artifacts / "figures")
+                figures.draw(result.minibatches, artifacts / "figures")
         if error is not None:
             (artifacts / "error.txt").write_text(error, errors="backslashreplace")
         if logs is not None:
             _copy_logs(logs, artifacts / "logs")
+        for name, source in (files or {}).items():
+            _copy(source, artifacts / name)
         (part / "record.json").write_text(
             json.dumps({"version": VERSION, **dataclasses.asdict(record)}, indent=2) + "\n"
         )
-        part.rename(folder)
+        package = Package(folder, record)
+        with exclusive(package.lock) if folder.exists() else nullcontext():
+            if folder.exists():  # it ended before, and the store was away
+                package.discard()
+            part.rename(folder)
     except (OSError, HomeError) as problem:
         raise TrackingError(f"cannot keep the run in {home.root}: {problem}") from problem
-    return Package(folder, record)
+    return package
 
 
 def pending(home: Home) -> list[Package | Damaged]:
@@ -172,6 +202,14 @@ def _read(folder: Path) -> Package | Damaged | None:
         if not folder.exists():
             return None
         return Damaged(folder, f"{path} is no record of a run: {error}; move {folder} away")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, target)
 
 
 def _copy_logs(logs: Path, target: Path) -> None:

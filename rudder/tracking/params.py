@@ -49,6 +49,11 @@ def clip(text: str, limit: int) -> str:
     return text[: limit - len(mark)] + mark
 
 
+def clipped(values: Mapping[str, str], limit: int) -> dict[str, str]:
+    """All of them, each within ``limit``."""
+    return {key: clip(str(value), limit) for key, value in values.items()}
+
+
 def _leaves(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping) and value:

@@ -20,18 +20,37 @@ from rudder.tracking.store import Store, exclusive
 from rudder.tracking.unfinished import end_those_of_dead_processes
 
 LOCAL_ID = "rudder.local_id"
+PARENT = "mlflow.parentRunId"
+RUN_NAME = "mlflow.runName"
 _PER_BATCH, _METRICS_PER_BATCH, _BYTES_PER_BATCH = 100, 1000, 500_000
 
 
 def open_run(client: Any, store: Store, record: Record) -> str:
     """The id of the record's run in MLflow: the one with its local id, else a new one."""
     experiment = store.experiment(client, record.experiment)
-    found = client.search_runs([experiment], f"tags.`{LOCAL_ID}` = '{record.local_id}'")
-    if found:
-        return str(found[0].info.run_id)
+    found = find_run(client, experiment, record.local_id)
+    if found is not None:
+        return str(found.info.run_id)
     tags = {**record.tags, LOCAL_ID: record.local_id}
+    if record.parent is not None:
+        tags[PARENT] = _parent(client, experiment, record)
     run = client.create_run(experiment, record.start_ms, tags, record.name)
     return str(run.info.run_id)
+
+
+def find_run(client: Any, experiment: str, local_id: str) -> Any | None:
+    """The run of a local id in an experiment, if MLflow has it."""
+    found = client.search_runs([experiment], f"tags.`{LOCAL_ID}` = '{local_id}'")
+    return found[0] if found else None
+
+
+def _parent(client: Any, experiment: str, record: Record) -> str:
+    """The id of the run that a record's belongs to; made, if its own record comes later."""
+    found = find_run(client, experiment, str(record.parent))
+    if found is None:
+        tags = {LOCAL_ID: str(record.parent)}
+        found = client.create_run(experiment, record.start_ms, tags, "sent later")
+    return str(found.info.run_id)
 
 
 def log_params(client: Any, run_id: str, record: Record) -> None:
@@ -58,11 +77,11 @@ def send(store: Store, package: Package) -> str | None:
         record, result = package.record, package.result()
         run_id = open_run(client, store, record)
         log_params(client, run_id, record)
-        if result is not None:
-            _log_metrics(client, run_id, record, result)
-        _log_tags(client, run_id, record.tags)
+        _log_metrics(client, run_id, record, result)
+        _log_tags(client, run_id, {**record.tags, RUN_NAME: record.name})
         client.log_artifacts(run_id, str(package.artifacts))
-        client.set_terminated(run_id, record.status, record.end_ms)
+        if record.status != "AS IT IS":
+            client.set_terminated(run_id, record.status, record.end_ms)
         package.discard()
         return run_id
 
@@ -101,14 +120,15 @@ def _row(home: Home, each: Package | Damaged, uri: str | None) -> dict[str, Any]
         return {**row, "reason": str(error)}
 
 
-def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult) -> None:
+def _log_metrics(client: Any, run_id: str, record: Record, result: RunResult | None) -> None:
     """Log summary and minibatches; what is not finite is left to the record's tags."""
     from mlflow.entities import Metric
 
     end = record.end_ms or record.start_ms
-    metrics = [Metric(key, value, end, 0) for key, value in finite_summary(result.summary).items()]
-    series = minibatch_series(result.minibatches)
-    at = timestamps(series, record.start_ms)
+    told = {} if result is None else finite_summary(result.summary)
+    metrics = [Metric(key, value, end, 0) for key, value in {**told, **record.metrics}.items()]
+    series = {} if result is None or record.brief else minibatch_series(result.minibatches)
+    at = timestamps(series, record.start_ms) if series else {}
     for name, each in series.items():
         good = each.finite()
         metrics += [

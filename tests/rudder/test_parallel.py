@@ -75,3 +75,22 @@ def test_a_task_whose_process_dies_is_told_and_the_others_go_on(tmp_path: Path) 
     assert sorted(done) == [1, 3, 7]
     expected = [(t, f"{w} {t}") for t in (1, 3, 7) for w in ("at", "past")] + [(-2, "at -2")]
     assert sorted(told) == sorted(expected)
+
+
+_FAILING = """
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+def work(task, tell):
+    raise Odd(task, lambda: None)
+"""
+
+
+def test_an_error_that_cannot_travel_is_told_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "failing.py"
+    path.write_text(_FAILING)
+    plugin = load_file(path)
+    work = sys.modules[f"rudder_plugin_{plugin.sha256[:16]}"].work
+    with pytest.raises(WorkerError, match="Odd: 1 and <function"):
+        stream(work, [1], 1, [plugin], lambda *event: None, lambda task, code: None)
