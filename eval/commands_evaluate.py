@@ -128,6 +128,9 @@ def evaluate_command(
 def told(outcome: Outcome, seconds: float) -> dict[str, Any]:
     """What a sweep came to, as plain values."""
     head, cells = outcome.sweep.head, outcome.cells
+    names = {one["name"] for one in head["controllers"]}
+    asked = sum(cell.controller in names for cell in cells)
+    controls = sum(cell.family == "control" for cell in cells)
     failures = [cell for cell in cells if not cell.finished]
     return {
         "sweep": outcome.sweep.name,
@@ -138,9 +141,9 @@ def told(outcome: Outcome, seconds: float) -> dict[str, Any]:
         "seeds": head["seeds"],
         "headroom": headroom_table(cells),
         "table": table(cells),
-        "cells": sum(cell.family not in ("constant", "control") for cell in cells),
-        "headroom_cells": sum(cell.family == "constant" for cell in cells),
-        "control_cells": sum(cell.family == "control" for cell in cells),
+        "cells": asked,
+        "control_cells": controls,
+        "headroom_cells": len(cells) - asked - controls,
         "failed": len(failures),
         "failures": [
             {"controller": c.controller, "scenario": c.scenario, "seed": c.seed,
