@@ -18,14 +18,15 @@ def _home(tmp_path: Path, planted: Any) -> Path:
     """Two sweeps of ``quick``, the newer of which has another winner, and one of ``paper``."""
     for age, (name, suite, effects) in enumerate(
         [
-            ("new", {"name": "quick", "digest": "abc"}, {"always": 0.0, "static": 0.5}),
-            ("old", {"name": "quick"}, {"always": 0.5, "static": 0.0}),
+            ("new", "quick", {"always": 0.0, "static": 0.5}),
+            ("old", "quick", {"always": 0.5, "static": 0.0}),
             ("other", "paper", {"always": 0.0}),
         ]
     ):
         folder = tmp_path / "sweeps" / name
         folder.mkdir(parents=True)
-        (folder / "sweep.json").write_text(json.dumps({"suite": suite}))
+        head = {"schema_version": 1, "name": name, "suite": {"name": suite, "digest": "abc"}}
+        (folder / "sweep.json").write_text(json.dumps(head))
         os.utime(folder / "sweep.json", (1e9 - age, 1e9 - age))
         cells: list[Cell] = planted(effects, seeds=2, failed=[("always", "held", 1)])
         for cell in cells:
@@ -99,4 +100,4 @@ def test_a_sweep_without_cells_or_of_another_shape_is_told(
     assert "no cells yet" in capsys.readouterr().err
     (home / "sweeps" / "old" / "sweep.json").write_text("[]")
     assert main(["report", "old", "--home", str(home)]) == 1
-    assert "holds no sweep" in capsys.readouterr().err
+    assert "schema version" in capsys.readouterr().err
