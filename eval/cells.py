@@ -26,6 +26,8 @@ stands beside a learned controller or an agent, ``constant`` is a schedule run f
 FAMILIES: tuple[Family, ...] = (
     "baseline", "heuristic", "classifier", "llm", "oracle", "control", "constant",
 )  # fmt: skip
+WORTH_DECIDING = 0.02
+"""Headroom from which a scenario says anything about controllers, and enters rankings."""
 CONTROLS = ("rate", "shuffled")
 """Kinds of controls: random at the same rate and latency; the same answers in another order."""
 

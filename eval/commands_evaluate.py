@@ -18,9 +18,9 @@ from rudder.spec import split_specs
 from rudder.suite import find_suite
 
 from .board import board, words
-from .cells import Cell
+from .cells import WORTH_DECIDING, Cell
 from .contenders import contenders
-from .headroom import WORTH_DECIDING, headroom_table
+from .headroom import headroom_table
 from .runner import FIRST_SEED, JOBS, Outcome, Request, evaluate
 
 SEEDS = 10

@@ -13,7 +13,7 @@ from typing import Any
 
 from rudder.replay.run import ratio
 
-from .cells import Cell
+from .cells import WORTH_DECIDING, Cell
 
 NEVER, ALWAYS, ORACLE = "random:p=0", "always", "timing-oracle"
 INTERVALS = (2, 4, 8, 16, 32, 64)
@@ -23,8 +23,6 @@ CONSTANTS: Mapping[str, str] = {
     **{f"constant(every {n})": f"fixed:interval={n}" for n in INTERVALS},
 }
 """Constant schedules by the name of their cells."""
-WORTH_DECIDING = 0.02
-"""Headroom from which a scenario says anything about controllers."""
 NOTHING = "nothing to decide here"
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..cells import WORTH_DECIDING
 from ..robustness.intervals import FEW, LEVEL, RESAMPLES
-from ..robustness.tables import WORTH_DECIDING, splits
+from ..robustness.tables import splits
 from .anchors import Anchors
 from .behaviour import cost, drift
 from .comparisons import claims, controls, id_ood, leaderboard, scenarios

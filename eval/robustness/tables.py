@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cells import CONTROLS, Cell, control_name, controlled
+from ..cells import CONTROLS, WORTH_DECIDING, Cell, control_name, controlled
 from .grid import Comparison, Grid, compare, compare_values
 from .intervals import Estimate, apart, estimate
 from .metrics import (
@@ -22,8 +22,6 @@ from .metrics import (
     Metric,
 )
 
-WORTH_DECIDING = 0.02
-"""Headroom from which on a scenario enters rankings."""
 COMPETING = ("baseline", "heuristic", "classifier", "llm")
 """Families that are ranked; the others are bounds and controls."""
 LEARNED = ("classifier", "llm")
