@@ -39,3 +39,33 @@ def test_classifiers_learn_in_distribution_from_uniform_and_drifting_accesses() 
         "score", "score-published", "massivegnn",
     }  # fmt: skip
     assert len({s.buffer for s in learned}) >= 3
+
+
+def test_quick_shifts_along_seven_axes_and_needs_no_network() -> None:
+    suite = find_suite("quick")
+    assert {"id_train", "id_val"} < set(suite.splits)
+    assert len({item.axis for item in suite if item.axis}) == 7
+    for item in suite:
+        assert not DATASETS.entry(item.scenario.graph.partition(":")[0]).fields["needs_network"]
+    learned = {i.scenario.digest() for i in find_suite("train") if i.split == "id_train"}
+    for item in suite:
+        assert (item.scenario.digest() in learned) == (item.split == "id_train"), item.name
+
+
+@pytest.mark.parametrize("name", ["quick", "paper", "full"])
+def test_a_shift_changes_what_its_axis_says(name: str) -> None:
+    """Along an axis its own field differs from every scenario in distribution."""
+    suite = find_suite(name)
+    inside = [item.scenario for item in suite if not item.axis]
+    for item in suite:
+        if item.axis in ("", "drift"):
+            continue
+        seen = {str(getattr(scenario, item.axis)) for scenario in inside}
+        assert str(getattr(item.scenario, item.axis)) not in seen, item.name
+
+
+def test_paper_holds_its_graphs_and_buffers() -> None:
+    suite = find_suite("paper")
+    graphs = {item.scenario.graph for item in suite}
+    assert graphs >= {"ogbn-products", "reddit", "yelp", "orkut", "friendster", "ogbn-papers100M"}
+    assert {item.scenario.buffer for item in suite} >= {0.05, 0.1, 0.15, 0.2, 0.25}
