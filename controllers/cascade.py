@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from rudder import Capabilities, Controller, Decision, Observation, Task
 from rudder.errors import SpecError
@@ -43,9 +45,18 @@ class Cascade(Controller):
             repeatable=first.repeatable and second.repeatable,
             llm=first.llm or second.llm,
             own_process=first.own_process or second.own_process,
+            shared=first.shared or second.shared,
             reads_seconds=first.reads_seconds or second.reads_seconds,
             deadline_s=max(first.deadline_s, second.deadline_s),
         )
+
+    def _load(self, progress: Callable[[str, float], None]) -> tuple[Any, Any]:
+        return self._inside.load(progress), self._outside.load(progress)
+
+    def _adopt(self, loaded: tuple[Any, Any]) -> None:
+        for controller, own in zip((self._inside, self._outside), loaded, strict=True):
+            if own is not None:
+                controller.adopt(own)
 
     def _reset(self, task: Task) -> None:
         self._inside.reset(task)

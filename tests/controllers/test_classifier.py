@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rudder import Decision, Observation
+from rudder import Capabilities, Controller, Decision, Observation
 from rudder.conformance import check_controller
 from rudder.conformance.situations import episode, task
 from rudder.errors import ControllerError, MissingPathError, ModelError, SpecError
@@ -209,6 +209,35 @@ def test_cascade_takes_on_what_its_parts_need(make_model: Callable[..., Path]) -
         build_controller("cascade:inside=always")
     with pytest.raises(SpecError, match="steer real training"):
         build_controller("cascade:outside=timing-oracle")
+
+
+class Sharing(Controller):
+    """Needs what is loaded once for all trainers."""
+
+    tags: Capabilities = Capabilities(shared=True)
+    loads: ClassVar[int] = 0
+
+    def _load(self, progress: Any) -> str:
+        Sharing.loads += 1
+        return "weights"
+
+    def _adopt(self, loaded: str) -> None:
+        self.loaded = loaded
+
+    def _decide(self, observation: Observation) -> Decision:
+        return Decision(replace=False, explanation=self.loaded)
+
+
+def test_cascade_hands_on_what_its_parts_share(make_model: Callable[..., Path]) -> None:
+    CONTROLLERS.register("test-sharing", Sharing)  # here: conformance lists what modules register
+    spec = str(Spec("cascade", {"inside": f"mlp:model={make_model()}", "outside": "test-sharing"}))
+    first, other = build_controller(spec), build_controller(spec)
+    assert first.tags.shared
+    other.adopt(first.load(lambda phase, share: None))
+    other.reset(task())
+    answer = other.decide(dataclasses.replace(episode()[-1], progress=40.0))
+    assert "weights" in answer.explanation
+    assert Sharing.loads == 1
 
 
 def run_of(folder: Path, answers: dict[int, list[bool]]) -> Path:
