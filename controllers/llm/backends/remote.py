@@ -20,6 +20,7 @@ from rudder.errors import ControllerError, SpecError
 
 from ..answers import InvalidAnswer, parse_answer
 from ..prompt import Prompt
+from . import streamed
 from .base import Backend, BackendError, Generated, Told, Trouble, Usage, estimated_tokens
 
 if TYPE_CHECKING:
@@ -191,11 +192,11 @@ class RemoteBackend(Backend):
     def _asked(self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None) -> Generated:
         end = time.monotonic() + self._timeout_s
         for plainer, way in enumerate(self._ways):
-            status, body = self._post(self._body(prompt, schema, seed, way), end)
+            status, kind, body = self._post(self._body(prompt, schema, seed, way), end)
             if status < 400:
                 # Remembered only now: a server that was just ill refuses every way.
                 self._ways = self._ways[plainer:]
-                return self._read(body, way)
+                return self._read(body, kind, way)
             if status not in _REFUSALS:
                 break
             # The server may not know this way of asking for a schema; a plainer one may do.
@@ -224,8 +225,8 @@ class RemoteBackend(Backend):
             body["response_format"] = {"type": "json_object", "schema": schema}
         return body
 
-    def _post(self, body: Mapping[str, Any], end: float) -> tuple[int, bytes]:
-        """Status and body; the whole reply has to be here by ``end``."""
+    def _post(self, body: Mapping[str, Any], end: float) -> tuple[int, str, bytes]:
+        """Status, content type and body; the whole reply has to be here by ``end``."""
         import requests
 
         session = self._session
@@ -253,9 +254,10 @@ class RemoteBackend(Backend):
                     raise requests.Timeout
                 if reply.status_code in range(300, 400):
                     raise BackendError("http", f"{self.host} redirects elsewhere")
-                return reply.status_code, received
+                return reply.status_code, reply.headers.get("Content-Type", ""), received
         except requests.RequestException as error:
-            trouble = self._trouble(error, guard.hit)
+            # A body that stalls is a ConnectionError to the library, like a server that is gone.
+            trouble = self._trouble(error, guard.hit or time.monotonic() >= end)
             # The error's own text may hold headers: only its kind is told.
             raise BackendError(trouble, f"{self.host}: {type(error).__name__}") from None
         finally:
@@ -271,9 +273,11 @@ class RemoteBackend(Backend):
             return "broken"
         return "refused" if isinstance(error, requests.ConnectionError) else "broken"
 
-    def _read(self, body: bytes, way: Way) -> Generated:
+    def _read(self, body: bytes, kind: str, way: Way) -> Generated:
         try:
-            reply = json.loads(body)
+            # Some servers stream although they are asked not to.
+            streams = kind.startswith(streamed.EVENT_STREAM)
+            reply = streamed.whole(body) if streams else json.loads(body)
             message = reply["choices"][0]["message"]
             text = message["content"] or ""
             usage = reply.get("usage") or {}

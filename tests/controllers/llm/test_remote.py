@@ -5,86 +5,29 @@ from __future__ import annotations
 import json
 import logging
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from rudder_controllers.llm.answers import answer_schema
+from rudder_controllers.llm.backends import remote
 from rudder_controllers.llm.backends.base import BackendError, Generated
 from rudder_controllers.llm.backends.remote import MAX_BYTES, RemoteBackend
 from rudder_controllers.llm.prompt import Prompt
 
 from rudder.errors import ControllerError, SpecError
 
+from .http_servers import ANSWER, Handler, Reply, Server, completion, cut, drip, flood, serving
+
 PROMPT = Prompt("You steer.", "Replace or keep?")
-ANSWER = json.dumps(
-    {
-        "decision": "keep",
-        "expected_hits": "stagnant",
-        "expected_communication": "stagnant",
-        "explanation": "",
-    }
-)
 KEY = "sk-very-secret-0123456789"
-
-Reply = Callable[["Handler"], None]
-
-
-def completion(text: Any) -> bytes:
-    usage = {"prompt_tokens": 40, "completion_tokens": 20}
-    reply = {"model": "m-served", "choices": [{"message": {"content": text}}], "usage": usage}
-    return json.dumps(reply).encode()
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.seen.append((self.path, dict(self.headers), body))
-        self.server.reply(self)
-
-    def answer(self, status: int, body: bytes, length: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
-        self.reply: Reply = lambda handler: handler.answer(200, completion(ANSWER))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    @property
-    def ways(self) -> list[str]:
-        return [body.get("response_format", {}).get("type", "words") for _, _, body in self.seen]
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with serving() as made:
+        yield made
 
 
 def ask(server: Server | str, seed: int | None = None, **options: Any) -> Generated:
@@ -149,30 +92,10 @@ def test_a_server_that_ignores_the_schema_is_found_out(
     backend.close()
 
 
-def drip(handler: Handler) -> None:
-    body = completion(ANSWER)
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    for byte in body:
-        handler.wfile.write(bytes([byte]))
-        handler.wfile.flush()
-        time.sleep(0.05)
-
-
-def cut(handler: Handler) -> None:
-    handler.answer(200, completion(ANSWER)[:30], length=500)
-    handler.connection.shutdown(socket.SHUT_RDWR)
-
-
-def flood(handler: Handler) -> None:
-    handler.answer(200, completion("x" * (10 << 20)))
-
-
 @pytest.mark.parametrize(
     ("reply", "trouble"),
     [
-        (lambda h: time.sleep(1.5), "timeout"),
+        (lambda h: time.sleep(20), "timeout"),
         (drip, "timeout"),
         (cut, "broken"),
         (flood, "too long"),
@@ -194,9 +117,60 @@ def test_misbehaving_servers(server: Server, reply: Reply, trouble: str) -> None
     server.reply = reply
     start = time.monotonic()
     with pytest.raises(BackendError) as caught:
-        ask(server, timeout_s=0.5)
+        ask(server, timeout_s=0.5 if trouble == "timeout" else 10.0)
     assert caught.value.trouble == trouble
-    assert time.monotonic() - start < 3.0
+    assert time.monotonic() - start < 8.0
+
+
+def test_a_stall_is_late_also_where_the_library_finds_out_first(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stall(handler: Handler) -> None:
+        handler.answer(200, completion(ANSWER)[:30], length=500)
+        time.sleep(20)
+
+    monkeypatch.setattr(remote._Guard, "_late", lambda guard: None)
+    server.reply = stall
+    with pytest.raises(BackendError) as caught:
+        ask(server, timeout_s=0.4)
+    assert caught.value.trouble == "timeout"
+
+
+def chunk(choice: dict[str, Any] | None, **more: Any) -> bytes:
+    found = {"model": "m-served", "choices": [] if choice is None else [choice], **more}
+    return f"data: {json.dumps(found)}\n\n".encode()
+
+
+STREAM = [
+    chunk({"delta": {"role": "assistant"}}),
+    b": a comment\n\n",
+    *(chunk({"delta": {"content": ANSWER[at : at + 9]}}) for at in range(0, len(ANSWER), 9)),
+    chunk({"delta": {}, "finish_reason": "stop"}),
+]
+
+
+@pytest.mark.parametrize("end", [b"", b"data: [DONE]\n\n"], ids=["nothing", "DONE"])
+def test_a_server_that_streams_unasked_is_read(server: Server, end: bytes) -> None:
+    usage = {"prompt_tokens": 40, "completion_tokens": 20}
+    body = b"".join(STREAM) + chunk(None, usage=usage) + end
+    server.reply = lambda handler: handler.answer(200, body, kind="text/event-stream; charset=u")
+    found = ask(server)
+    assert found.text == ANSWER
+    assert (found.usage.prompt_tokens, found.usage.answer_tokens) == (40, 20)
+    assert server.seen[0][2]["stream"] is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"".join(STREAM[:-1]), STREAM[0] + b"data: {]\n\n", b'data: {"error": "no"}\n\n',
+     b"data: \xff\n\n", b"data: 7\n\n"],
+    ids=["nothing", "cut", "no JSON", "an error", "no text", "no object"],
+)  # fmt: skip
+def test_a_stream_that_is_no_answer(server: Server, body: bytes) -> None:
+    server.reply = lambda handler: handler.answer(200, body, kind="text/event-stream")
+    with pytest.raises(BackendError) as caught:
+        ask(server)
+    assert caught.value.trouble == "broken"
 
 
 def test_an_answer_that_says_nothing_is_handed_on(server: Server) -> None:
