@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rudder.decision import Decision
-from rudder.errors import ControllerError
+from rudder.errors import ControllerError, out_of_memory
 from rudder.observation import Observation, Task
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class Controller:
         """Answer one observation; never raises.
 
         An exception becomes the outcome ``error``, an answer that breaks the contract ``invalid``;
-        both keep the buffer. ``latency_s`` is filled in.
+        both keep the buffer. ``latency_s`` is filled in. An ``error`` for want of memory says so in
+        its ``details``, as ``out_of_memory``.
         """
         start = time.perf_counter()
         try:
@@ -87,6 +88,8 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - whatever a controller raises, training goes on
             _log.warning("%s failed on %d", type(self).__name__, observation.index, exc_info=True)
             decision = Decision.keep(f"{type(error).__name__}: {error}", outcome="error")
+            if out_of_memory(error):
+                decision = dataclasses.replace(decision, details={"out_of_memory": True})
         else:
             try:
                 if not isinstance(decision, Decision):

@@ -6,6 +6,8 @@ Every message says what was found, where, and what to do about it. The command l
 
 from __future__ import annotations
 
+import errno
+
 
 class RudderError(Exception):
     """Base of every error that Rudder raises on purpose."""
@@ -83,6 +85,14 @@ class NamespaceError(ClusterError):
     """The kernel does not allow the namespaces that emulated hosts are made of."""
 
 
+class HostsFileError(UsageError):
+    """A hosts file with a line that cannot be meant, or a host that must not be used."""
+
+
+class PreflightError(ClusterError):
+    """Hosts that are not as a job needs them: every problem of every host, and what mends it."""
+
+
 class RoleError(ClusterError):
     """A process of a job died or did not report in time; names host, role and what it said last."""
 
@@ -149,3 +159,17 @@ class ModelError(RudderError):
 
 class TrainingDataError(RudderError):
     """Examples that no classifier can be fitted to, or that would leak across a split."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Does an exception say that memory ran out, on the CPU or on a GPU?
+
+    PyTorch raises a plain ``RuntimeError`` on the CPU, and a class of its own on a GPU.
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, RuntimeError):
+        told = str(error)
+        gpu = type(error).__name__ == "OutOfMemoryError"
+        return gpu or "can't allocate memory" in told or "Cannot allocate memory" in told
+    return isinstance(error, MemoryError)

@@ -14,7 +14,7 @@ import threading
 from typing import IO
 
 from rudder.registries import CONTROLLERS
-from rudder.steering.protocol import Session
+from rudder.steering.protocol import OUT_OF_MEMORY, Session
 
 GRACE_S = 1.0
 """Seconds that the controller has to close after the end of input."""
@@ -32,6 +32,8 @@ def main() -> None:
         while (line := requests.get()) is not None:
             replies.write(json.dumps(session.handle(json.loads(line))) + "\n")
             replies.flush()
+            if session.exhausted:
+                sys.exit(OUT_OF_MEMORY)
     finally:
         session.close()
 

@@ -20,6 +20,7 @@ from typing import IO, Any
 from rudder.errors import ControllerError
 from rudder.plugins import PluginFile
 from rudder.spec import Spec
+from rudder.steering.protocol import OUT_OF_MEMORY
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,9 @@ class ControllerService:
 
     Attributes:
         socket: path of the Unix socket, short enough for any home.
-        events: counts: ``deaths``, ``hangs``, ``restarts``; and ``loaded_s``, seconds of loading.
+        events: counts: ``deaths``, ``out_of_memory`` (ended for want of memory that it noticed
+            itself; a kill by the kernel is a death), ``hangs``, ``restarts``; and ``loaded_s``,
+            seconds of loading.
 
     Raises:
         ControllerError: by ``with``: what the controllers share could not be loaded.
@@ -73,7 +76,9 @@ class ControllerService:
         self._folder: Path | None = None
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="rudder-service", daemon=True)
-        self.events: dict[str, float] = {"deaths": 0, "hangs": 0, "restarts": 0, "loaded_s": 0.0}
+        self.events: dict[str, float] = {
+            "deaths": 0, "out_of_memory": 0, "hangs": 0, "restarts": 0, "loaded_s": 0.0,
+        }  # fmt: skip
 
     @property
     def socket(self) -> Path:
@@ -163,7 +168,10 @@ class ControllerService:
             process = self._process
             if process is None:
                 return
-            if process.poll() is not None:
+            if process.poll() == OUT_OF_MEMORY:
+                self.events["out_of_memory"] += 1
+                _log.warning("the process of %s ran out of memory", self._spec)
+            elif process.poll() is not None:
                 self.events["deaths"] += 1
                 _log.warning("the process of %s died: %s", self._spec, process.returncode)
             elif not self._answers():

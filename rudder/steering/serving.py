@@ -3,7 +3,7 @@
 What the controllers share (a model's weights) is loaded once. Each connection to the Unix socket is
 one trainer's session with a controller of its own; answers are worked out one at a time, in order
 of arrival. Connections may also ask ``{"op": "ping"}``; the reply tells for how long the answer in
-work has taken. The process ends with its standard input.
+work has taken. The process ends with its standard input, and when memory has run out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any
 from rudder.controller import Controller
 from rudder.plugins import PluginFile, load_files
 from rudder.registries import CONTROLLERS
-from rudder.steering.protocol import Session
+from rudder.steering.protocol import OUT_OF_MEMORY, Session
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
@@ -48,9 +48,10 @@ class _Connection(socketserver.StreamRequestHandler):
         session = Session(self.server.build)
         try:
             for line in self.rfile:
-                self.wfile.write(
-                    json.dumps(self._reply(session, json.loads(line))).encode() + b"\n"
-                )
+                reply = self._reply(session, json.loads(line))
+                self.wfile.write(json.dumps(reply).encode() + b"\n")
+                if session.exhausted:
+                    os._exit(OUT_OF_MEMORY)  # all trainers', from a thread: the keeper starts anew
         except (ConnectionError, ValueError):
             return  # the trainer is gone, or was cut off in the middle of a line
         finally:

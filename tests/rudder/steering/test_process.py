@@ -18,6 +18,7 @@ from rudder.errors import ControllerError
 from rudder.plugins import PluginFile, load_file
 from rudder.result import MinibatchRow
 from rudder.steering import ProcessController, Steering, ThreadAsker, read_decisions, steer
+from rudder.steering.protocol import OUT_OF_MEMORY
 
 Make = Callable[..., MinibatchRow]
 
@@ -33,8 +34,9 @@ from rudder.registries import CONTROLLERS
 class Apart(Controller):
     tags = Capabilities(own_process=True, deadline_s=20.0)
 
-    def __init__(self, die_at=-1, hang_at=-1, fail_reset=False, chatty=False):
+    def __init__(self, die_at=-1, hang_at=-1, full_at=-1, fail_reset=False, chatty=False):
         self.die_at, self.hang_at, self.fail_reset = die_at, hang_at, fail_reset
+        self.full_at = full_at
         self.chatty = chatty
 
     def _reset(self, task):
@@ -49,6 +51,8 @@ class Apart(Controller):
             os._exit(7)
         if observation.minibatch == self.hang_at:
             time.sleep(60)
+        if observation.minibatch == self.full_at:
+            raise MemoryError
         return Decision(True, explanation=f"{os.getpid()} {self.seed} {len(observation.history)}")
 
 
@@ -105,6 +109,30 @@ def test_death_is_an_error_and_the_next_question_goes_to_a_new_process(
     assert (tally.errors, tally.valid) == (1, 4)
     (error,) = [d for d in read_decisions(path) if d["outcome"] == "error"]
     assert "died with exit status 7" in error["decision"]["explanation"]
+
+
+def test_a_process_without_memory_says_so_and_is_replaced(
+    plugin: PluginFile, tmp_path: Path, make_task: Callable[..., Task], make_row: Make
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    controller = ProcessController(Spec("test-apart", {"full_at": 3}), [plugin])
+    steering = Steering(ThreadAsker(controller), make_task(), mode="sync", decisions_path=path)
+    pids = []
+    for step in range(7):
+        decision = steering.before_pull(step).decision
+        pids.append(decision.explanation.split()[0] if decision else None)
+        steering.after_pull(make_row(step))
+        if step == 3:
+            process = controller._process
+            assert process is not None
+            assert process.wait(10) == OUT_OF_MEMORY
+    tally = steering.close()
+    # The question after it finds the process gone; the one after that starts another.
+    assert (tally.errors, tally.valid) == (2, 4)
+    assert len({pid for pid in pids if pid}) == 2
+    told = [d["decision"] for d in read_decisions(path) if d["outcome"] == "error"]
+    assert told[0]["details"] == {"out_of_memory": True}
+    assert f"exit status {OUT_OF_MEMORY}" in told[1]["explanation"]
 
 
 def test_restarts_are_bounded(

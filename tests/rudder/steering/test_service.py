@@ -34,8 +34,9 @@ from rudder.registries import CONTROLLERS
 class Shared(Controller):
     tags = Capabilities(own_process=True, shared=True, deadline_s=20.0)
 
-    def __init__(self, folder, die_at=-1, hang_at=-1, fail="", slow_s=0.0):
+    def __init__(self, folder, die_at=-1, hang_at=-1, full_at=-1, fail="", slow_s=0.0):
         self.folder, self.die_at, self.hang_at = folder, die_at, hang_at
+        self.full_at = full_at
         self.fail, self.slow_s = fail, slow_s
 
     def _load(self, progress):
@@ -62,6 +63,11 @@ class Shared(Controller):
             os._exit(7)
         if observation.index == self.hang_at:
             time.sleep(60)
+        if observation.index == self.full_at:
+            import resource
+            used = 1024 * int(open("/proc/self/statm").read().split()[0]) * 4
+            resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
+            bytearray(1 << 30)
         return Decision(True, explanation=f"{self.loaded} {self.rank} {os.getpid()}")
 
 
@@ -173,6 +179,25 @@ def test_a_process_that_dies_is_counted_and_started_again(
         assert not any(a.replace for a in answers[:-1])
         assert service.events["deaths"] == service.events["restarts"] == 1
         controller.close()
+    assert len(set(loads(tmp_path))) == 2
+
+
+def test_a_process_without_memory_is_counted_and_started_again(
+    serve: Serve, plugin: PluginFile, tmp_path: Path
+) -> None:
+    seen = episode()
+    with serve({"full_at": 1}) as service:
+        first, other = client(service, plugin), client(service, plugin, rank=1)
+        assert first.decide(seen[0]).outcome == "valid"
+        full = first.decide(seen[1])
+        assert (full.outcome, full.replace) == ("error", False)
+        assert full.explanation.startswith("MemoryError")
+        for controller in (first, other):
+            answers = ask_until_valid(controller, seen[2])
+            assert {a.outcome for a in answers[:-1]} <= {"error"}
+            controller.close()
+        counts = ("out_of_memory", "restarts", "deaths", "hangs")
+        assert [service.events[name] for name in counts] == [1, 1, 0, 0]
     assert len(set(loads(tmp_path))) == 2
 
 
