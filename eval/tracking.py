@@ -31,6 +31,7 @@ def tags_of(cell: Planned, sweep: str) -> dict[str, str]:
         "controller": cell.controller,
         "family": cell.family,
         "split": cell.split,
+        "distribution": "OOD" if cell.axis else "ID",
         "axis": cell.axis or "in distribution",
         "scenario": cell.scenario,
         "seed": str(cell.seed),

@@ -129,6 +129,9 @@ class Store:
                 f"experiment {name!r} was deleted from {self.shown}; restore it with 'mlflow "
                 f"experiments restore --experiment-id {found.experiment_id}' or name another"
             )
+        for key, value in _EXPERIMENT_KIND.items():
+            if key not in found.tags:  # somebody else made it
+                client.set_experiment_tag(found.experiment_id, key, value)
         return str(found.experiment_id)
 
     def _probe(self) -> None:

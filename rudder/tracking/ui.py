@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlencode
 
 from rudder.cli.output import say
 from rudder.errors import TrackingError, UsageError
 from rudder.home import Home
 from rudder.tracking.store import Store, environment
+from rudder.tracking.views import SWEEP, save_sweep_view
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 5.0
@@ -59,14 +61,25 @@ def _check_free(host: str, port: int) -> None:
 
 
 def _newest_page(home: Home) -> str:
-    """Runs page of the newest experiment; makes the store if there is none.
+    """Runs page of the newest sweep, else of the newest experiment; makes the store if need be.
 
     MLflow's UI keeps training and language models apart by what the address asks for.
     """
+    asked = {"workflowType": "machine_learning"}
     with Store(home).session() as client:
-        newest = client.search_experiments(max_results=1, order_by=["creation_time DESC"])
-    which = f"/{newest[0].experiment_id}/runs" if newest else ""
-    return f"#/experiments{which}?workflowType=machine_learning"
+        newest = client.search_experiments(order_by=["creation_time DESC"])
+        if not newest:
+            return f"#/experiments?{urlencode(asked)}"
+        page = newest[0].experiment_id
+        sweeps = client.search_runs(
+            [one.experiment_id for one in newest], SWEEP, max_results=1,
+            order_by=["attributes.start_time DESC"],
+        )  # fmt: skip
+        if sweeps:
+            info = sweeps[0].info
+            page = info.experiment_id
+            asked["viewStateShareKey"] = save_sweep_view(client, page, info.run_id)
+    return f"#/experiments/{page}/runs?{urlencode(asked)}"
 
 
 @contextmanager

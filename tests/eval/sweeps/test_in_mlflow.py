@@ -50,6 +50,9 @@ def test_a_parent_and_a_child_per_cell(home: Home, plugin: PluginFile) -> None:
         assert child.data.metrics["headroom"] == cell.value("headroom")
     shifted = search(home, "tags.split = 'ood_batch_size'")
     assert {r.data.tags["scenario"] for r in shifted} == {"batch"}
+    inside = search(home, "tags.distribution = 'ID'")
+    assert {r.data.tags["split"] for r in inside} == {"id_val"}
+    assert len(inside) + len(search(home, "tags.distribution = 'OOD'")) == len(children)
 
 
 def test_figures_and_a_report_come_onto_the_parent(home: Home, tmp_path: Path) -> None:
