@@ -22,8 +22,8 @@ ANSWER = json.dumps(
 Reply = Callable[["Handler"], None]
 
 
-def completion(text: Any) -> bytes:
-    usage = {"prompt_tokens": 40, "completion_tokens": 20}
+def completion(text: Any, usage: dict[str, int] | None = None) -> bytes:
+    usage = usage or {"prompt_tokens": 40, "completion_tokens": 20}
     reply = {"model": "m-served", "choices": [{"message": {"content": text}}], "usage": usage}
     return json.dumps(reply).encode()
 
