@@ -166,9 +166,10 @@ class Agent(Controller):
         if self.calibration:
             found = Calibration.read(Path(self.calibration))
             self._limit = found.threshold_for(self.identity(backend))
-        self._begin(task, backend.count_tokens, backend.context - _ANSWER_TOKENS)
+        builder = self._begin(task, backend.count_tokens, backend.context - _ANSWER_TOKENS)
+        backend.begin(builder.static)
 
-    def _begin(self, task: Task, count_tokens: Callable[[str], int], room: int) -> None:
+    def _begin(self, task: Task, count_tokens: Callable[[str], int], room: int) -> PromptBuilder:
         """Forget the run before; write the static part of this one's prompts."""
         self._builder = PromptBuilder(
             Template.load(self.template),
@@ -184,6 +185,7 @@ class Agent(Controller):
             self._experience.remember(examples_of(Path(self.memory).expanduser(), task.rank))
         self._seed = f"{task.seed}:{task.rank}"
         self._told_facts = False
+        return self._builder
 
     def _preview(self, task: Task, observations: Sequence[Observation]) -> dict[str, str]:
         backend, missing = self._make_backend(), ""

@@ -99,6 +99,9 @@ class Backend(ABC):
             ControllerError: says what is missing and how to get it.
         """
 
+    def begin(self, static: str) -> None:  # noqa: B027 - most keep nothing
+        """A trainer begins a run whose prompts have this static part."""
+
     @abstractmethod
     def rendered(self, prompt: Prompt, schema: Mapping[str, Any]) -> str:
         """What is sent: the text that the model reads, or the body of a request."""

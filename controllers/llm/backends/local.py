@@ -6,28 +6,24 @@ import json
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rudder.errors import ControllerError, SpecError
 
 from ..prompt import Prompt
 from .base import Backend, BackendError, Choose, Generated, Scored, Told, Usage
 from .precision import Precision, arguments, check_precision, usable
+from .reading import Kept, Reading, vocabulary
 from .weights import Weights, find_weights
-
-if TYPE_CHECKING:
-    import torch
 
 _log = logging.getLogger(__name__)
 
-PREFIXES = 32
-"""Static parts whose state is kept: one per trainer that is served."""
+KEPT = 32
+"""Trainers whose last prompt is kept with the model's state after it."""
 MAX_NEW_TOKENS = 200
 """Of a written answer; then it is brought to its end."""
-_TO_END = 16
-"""Tokens that bringing it to its end may take: closing the text and the object."""
 _THINK = ("<think>", "</think>")
 _MARK = "\u2063dynamic\u2063"
 """Stands for the dynamic part while the chat template is taken apart; no text holds it."""
@@ -41,7 +37,8 @@ class LocalBackend(Backend):
         precision: ``float32``, ``bf16``, ``int8`` or ``nf4``.
         fallback: precision that is used where ``precision`` cannot run.
         threads: of the CPU that it may take from training.
-        reuse: keep the state of static parts; without, every question is read whole.
+        reuse: keep the state after a trainer's last prompt, and read the next one from where it
+            differs; without, every prompt is read whole.
 
     Raises:
         SpecError: a value out of range.
@@ -68,7 +65,7 @@ class LocalBackend(Backend):
         self._model: Any = None
         self._tokenizer: Any = None
         self._grammars: dict[str, Any] = {}
-        self._prefixes: OrderedDict[str, tuple[list[int], Any]] = OrderedDict()
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
 
     def open(self, progress: Told) -> None:
         import torch
@@ -85,6 +82,7 @@ class LocalBackend(Backend):
     def prepare(self, progress: Told) -> None:
         # Set before the tokenizer's threads start.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        _leave_out_scikit_learn()
         from transformers import AutoTokenizer
 
         self._weights = find_weights(self._source, progress)
@@ -130,7 +128,7 @@ class LocalBackend(Backend):
         """Refuse a model whose scores would come out wrong.
 
         Scores are made from the last hidden state, in float32. A family whose logits are more than
-        its output matrix times that state (a bias, a factor) has to be known to :class:`_Reading`.
+        its output matrix times that state (a bias, a factor) has to be known to :class:`Reading`.
         """
         import torch
 
@@ -139,7 +137,7 @@ class LocalBackend(Backend):
             own = self._model(torch.tensor([ids], device=self._model.device)).logits[0, -1].float()
             ours = reading.logits()
             apart = float((own - ours).abs().max() / own.abs().max().clamp(min=1e-3))
-        self._prefixes.clear()
+        self._kept.clear()
         if apart > 0.1:  # bf16 and the order of reading come to about 0.01
             raise ControllerError(
                 f"{self._source}: this kind of model ({self._model.config.model_type}) cannot be "
@@ -164,25 +162,36 @@ class LocalBackend(Backend):
             for name, values in fields.items():
                 reading.read(self._ids(f'{lead}"{name}": "'))
                 candidates = {value: self._ids(value) for value in values}
-                found[name] = _compared(reading, candidates)
+                found[name] = reading.compare(candidates)
                 chosen = choose(name, found[name])
                 lead = f'{chosen}", '
             usage = reading.usage()
         return Scored(found, usage)
 
+    def begin(self, static: str) -> None:
+        # Answers do not depend on the run before: not by a rounding either.
+        kept = self._kept.get(self._rendered(static)[0])
+        if kept is not None:
+            kept.cut(kept.static)
+
     @contextmanager
-    def _reading(self, prompt: Prompt) -> Iterator[_Reading]:
-        """One question, read on from the kept state of its static part."""
+    def _reading(self, prompt: Prompt) -> Iterator[Reading]:
+        """One question, read on from where it differs from the one before."""
         if self._model is None:
             raise ControllerError(f"{self._source} is not loaded")
-        reading = _Reading(self, prompt)
-        try:
-            reading.begin()
-            yield reading
-            reading.end()
-        except BaseException:
-            reading.forget()  # what was broken off may have left anything behind
-            raise
+        before, after = self._rendered(prompt.static)
+        static, rest = self._ids(before), self._ids(prompt.dynamic + after)
+        if len(static) + len(rest) + 64 > self.context:
+            raise BackendError(
+                "too long", f"{len(static) + len(rest)} tokens, the model takes {self.context}"
+            )
+        # Taken out meanwhile: what is broken off may leave anything behind.
+        reading = Reading(self._model, static, rest, self._kept.pop(before, None))
+        yield reading
+        if self._reuse:
+            self._kept[before] = reading.end()
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
 
     def generate(
         self, prompt: Prompt, schema: Mapping[str, Any], seed: int | None = None
@@ -191,7 +200,7 @@ class LocalBackend(Backend):
 
         draw = None if seed is None else torch.Generator().manual_seed(seed)
         with torch.inference_mode(), self._reading(prompt) as reading:
-            written = reading.write(self._grammar(schema), MAX_NEW_TOKENS, draw)
+            written = reading.write(self._grammar(schema), MAX_NEW_TOKENS, self._to_close(), draw)
             usage = reading.usage()
         text = self._tokenizer.decode(
             written, skip_special_tokens=True, clean_up_tokenization_spaces=False
@@ -216,7 +225,7 @@ class LocalBackend(Backend):
         }
 
     def close(self) -> None:
-        self._prefixes.clear()
+        self._kept.clear()
         self._model = None
 
     def _ids(self, text: str) -> list[int]:
@@ -248,11 +257,6 @@ class LocalBackend(Backend):
         """Tokens that end a text, or the object around it."""
         return [ids[0] for text in ('"}', '"', "}") if len(ids := self._ids(text)) == 1]
 
-    @property
-    def _vocabulary(self) -> int:
-        """Tokens that the model has logits for; a tokenizer may know fewer."""
-        return int(self._model.get_output_embeddings().weight.shape[0])
-
     def _grammar(self, schema: Mapping[str, Any]) -> Any:
         """The compiled schema, kept."""
         # Set before xgrammar is imported: else it compiles an extension for many seconds.
@@ -262,132 +266,21 @@ class LocalBackend(Backend):
         key = json.dumps(_closable(schema))  # in the order of its keys, which is that of writing
         if key not in self._grammars:
             info = xgrammar.TokenizerInfo.from_huggingface(
-                self._tokenizer, vocab_size=self._vocabulary
+                self._tokenizer, vocab_size=vocabulary(self._model)
             )
             compiler = xgrammar.GrammarCompiler(info)
             self._grammars[key] = compiler.compile_json_schema(key, any_whitespace=False)
         return self._grammars[key]
 
 
-class _Reading:
-    """One question, read on from the kept state of its static part.
+def _leave_out_scikit_learn() -> None:
+    """Keep transformers from importing it, with SciPy and pandas: a sixth of the time to start.
 
-    The state belongs to the backend: :meth:`end` cuts off what this question added.
+    It does so where they are installed, for a way of decoding that is not used here.
     """
+    from transformers.utils import import_utils
 
-    def __init__(self, backend: LocalBackend, prompt: Prompt) -> None:
-        self._backend = backend
-        self._key, after = backend._rendered(prompt.static)
-        self._rest = backend._ids(prompt.dynamic + after)
-        known = backend._prefixes.get(self._key)
-        self.reused = 0 if known is None else len(known[0])
-        self._static = backend._ids(self._key) if known is None else known[0]
-        self._cache: Any = None if known is None else known[1]
-        self._hidden: Any = None
-        self.length = self.reused
-        self.ids: list[int] = [*self._static, *self._rest]
-        if len(self.ids) + 64 > backend.context:
-            raise BackendError(
-                "too long", f"{len(self.ids)} tokens, the model takes {backend.context}"
-            )
-
-    def begin(self) -> None:
-        """Read the prompt, as far as it is not known."""
-        from transformers import DynamicCache
-
-        backend = self._backend
-        if self._cache is None:
-            self._cache = DynamicCache()
-            self.read(self._static)
-            if backend._reuse:
-                backend._prefixes[self._key] = (self._static, self._cache)
-                if len(backend._prefixes) > PREFIXES:
-                    backend._prefixes.popitem(last=False)
-        else:
-            backend._prefixes.move_to_end(self._key)
-        self.read(self._rest)
-
-    def read(self, ids: Sequence[int]) -> None:
-        """Append tokens."""
-        import torch
-
-        model = self._backend._model
-        tokens = torch.tensor([list(ids)], device=model.device)
-        # The body without the head: logits of a whole vocabulary for every token are not needed.
-        body = model.get_decoder() if hasattr(model, "get_decoder") else model.model
-        found = body(input_ids=tokens, past_key_values=self._cache, use_cache=True)
-        self._hidden = found.last_hidden_state[0, -1]
-        self.length += len(ids)
-
-    def logits(self, ids: Sequence[int] | None = None) -> torch.Tensor:
-        """float32 logits of some tokens as the next one; None = of all, as exact as the model."""
-        model = self._backend._model
-        head, config = model.get_output_embeddings(), model.config.get_text_config()
-        values: torch.Tensor
-        if ids is None:
-            values = head(self._hidden).float()
-        else:  # in float32: bf16 logits are too coarse to compare
-            values = head.weight[list(ids)].float() @ self._hidden.float()
-        scale = getattr(config, "logits_scaling", None)
-        if scale:
-            values = values / scale
-        cap = getattr(config, "final_logit_softcapping", None)
-        if cap:
-            values = cap * (values / cap).tanh()
-        return values
-
-    def back_to(self, length: int, hidden: torch.Tensor) -> None:
-        """Forget what was read since."""
-        self._cache.crop(length)
-        self.length, self._hidden = length, hidden
-
-    @property
-    def hidden(self) -> torch.Tensor:
-        hidden: torch.Tensor = self._hidden
-        return hidden
-
-    def write(self, grammar: Any, limit: int, draw: torch.Generator | None) -> list[int]:
-        """Tokens that the grammar allows, up to its end: the most likely ones, or drawn.
-
-        After ``limit`` tokens those that bring the answer to its end are taken, where allowed.
-        """
-        import torch
-        import xgrammar
-
-        matcher = xgrammar.GrammarMatcher(grammar)
-        width = self._backend._vocabulary
-        allowed = xgrammar.allocate_token_bitmask(1, width)
-        closing = torch.tensor(self._backend._to_close())
-        written: list[int] = []
-        while len(written) < limit + _TO_END:
-            matcher.fill_next_token_bitmask(allowed)
-            logits = self.logits()[None, :].cpu()
-            xgrammar.apply_token_bitmask_inplace(logits, allowed)
-            ends = logits[0, closing]
-            if len(written) >= limit and bool(torch.isfinite(ends).any()):
-                token = int(closing[torch.argmax(ends)])
-            elif draw is None:
-                token = int(torch.argmax(logits))
-            else:
-                token = int(torch.multinomial(torch.softmax(logits[0], 0), 1, generator=draw))
-            if not matcher.accept_token(token) or matcher.is_terminated():
-                break
-            written.append(token)
-            if matcher.is_completed():
-                break
-            self.read([token])
-        return written
-
-    def usage(self) -> Usage:
-        return Usage(len(self.ids), self.reused, self.length - len(self.ids))
-
-    def end(self) -> None:
-        """Leave the state as it was after the static part."""
-        self._cache.crop(len(self._static))
-
-    def forget(self) -> None:
-        """Keep nothing of the static part either."""
-        self._backend._prefixes.pop(self._key, None)
+    import_utils._sklearn_available = False
 
 
 def _closable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -404,30 +297,3 @@ def _closable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     properties = {name: narrowed(part) for name, part in schema["properties"].items()}
     return {**schema, "properties": properties}
-
-
-def _compared(reading: _Reading, candidates: Mapping[str, list[int]]) -> dict[str, float]:
-    """Log-probability of each candidate if one of them has to be written.
-
-    Where several begin with the same token, that token is read and the rest compared after it. No
-    candidate is the beginning of another.
-    """
-    import torch
-
-    by_first: dict[int, list[str]] = {}
-    for value, ids in candidates.items():
-        by_first.setdefault(ids[0], []).append(value)
-    firsts = list(by_first)
-    shares = torch.log_softmax(reading.logits(firsts), dim=0).tolist()
-    found: dict[str, float] = {}
-    for first, share in zip(firsts, shares, strict=True):
-        values = by_first[first]
-        if len(values) == 1:
-            found[values[0]] = share
-            continue
-        length, hidden = reading.length, reading.hidden
-        reading.read([first])
-        rest = {value: candidates[value][1:] for value in values}
-        found |= {value: share + more for value, more in _compared(reading, rest).items()}
-        reading.back_to(length, hidden)
-    return {value: found[value] for value in candidates}

@@ -58,7 +58,7 @@ def open_model() -> Iterator[Callable[..., LocalBackend]]:
 def model(open_model: Callable[..., LocalBackend]) -> LocalBackend:
     """The default model as the spec loads it; nothing of earlier questions is kept."""
     backend = open_model()
-    backend._prefixes.clear()
+    backend._kept.clear()
     return backend
 
 

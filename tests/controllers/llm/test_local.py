@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from rudder_controllers.llm.answers import answer_schema, parse_answer
-from rudder_controllers.llm.backends import local, precision
+from rudder_controllers.llm.backends import local, precision, reading
 from rudder_controllers.llm.backends.base import BackendError, Scored
 from rudder_controllers.llm.backends.local import LocalBackend
 from rudder_controllers.llm.backends.precision import PRECISIONS, usable
@@ -88,7 +88,7 @@ class Broken(Exception):
 @pytest.mark.parametrize("before", [0, 1], ids=["at first", "later"])
 def test_an_error_in_the_middle_leaves_the_state_alone(model: LocalBackend, before: int) -> None:
     expected = ask(model, LOW)
-    model._prefixes.clear()
+    model._kept.clear()
     for _ in range(before):
         ask(model, LOW)
 
@@ -114,11 +114,11 @@ def test_a_question_that_is_too_long_is_refused(model: LocalBackend) -> None:
 def test_the_state_of_old_static_parts_is_let_go(
     model: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "PREFIXES", 2)
+    monkeypatch.setattr(local, "KEPT", 2)
     prompts = [Prompt(f"You are number {n}.", "Well?") for n in range(3)]
     for prompt in prompts:
         ask(model, prompt)
-    assert len(model._prefixes) == 2
+    assert len(model._kept) == 2
     assert ask(model, prompts[2]).usage.reused_tokens > 0
     assert ask(model, prompts[0]).usage.reused_tokens == 0
 
@@ -246,7 +246,7 @@ def test_what_is_written_is_an_answer(
 ) -> None:
     written = model.generate(prompt, answer_schema(), seed)
     parse_answer(written.text)
-    assert 20 < written.usage.answer_tokens <= 66 + local._TO_END
+    assert 20 < written.usage.answer_tokens <= 66 + reading.TO_END
 
 
 @pytest.mark.usefixtures("short")
@@ -390,7 +390,7 @@ def test_a_family_whose_logits_are_made_otherwise_is_refused(
         if "token" in path.name or path.suffix == ".jinja":
             shutil.copy(path, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    monkeypatch.setattr(local._Reading, "logits", _unscaled)
+    monkeypatch.setattr(reading.Reading, "logits", _unscaled)
     assert config["logits_scaling"] == 6.0
     with pytest.raises(ControllerError, match="cannot be asked here"):
         LocalBackend(str(tmp_path), precision="float32").open(silent)
@@ -398,7 +398,7 @@ def test_a_family_whose_logits_are_made_otherwise_is_refused(
 
 def _unscaled(reading: Any, ids: Any = None) -> Any:
     """What a backend that does not know of the factor would make."""
-    return reading._backend._model.get_output_embeddings()(reading.hidden).float()
+    return reading.model.get_output_embeddings()(reading.hidden).float()
 
 
 def test_a_template_that_makes_its_model_think_is_answered_at_once(
