@@ -11,7 +11,7 @@ from rich.markup import escape
 from rudder.cli.output import console
 
 from .cells import Cell
-from .runner import Watch
+from .requests import Watch
 from .sweep import Planned
 
 

@@ -11,7 +11,7 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ class Keeping:
         plugins: for engines.
         uri: tracking store; None = the default one.
         parent: local id of the sweep's run in MLflow; None = nothing is tracked.
+        memory_mb: what controllers add to a process, by name.
     """
 
     home: Home
@@ -77,6 +78,7 @@ class Keeping:
     plugins: tuple[PluginFile, ...] = ()
     uri: str | None = None
     parent: str | None = None
+    memory_mb: Mapping[str, float | None] = field(default_factory=dict)
 
     def tracker(self) -> Tracker | None:
         return None if self.parent is None else Tracker(self.home, self.uri)
@@ -202,6 +204,7 @@ class CellRuns:
             found |= bounds.beside(result.summary.get("fetched"))
         else:
             found |= bounds.told()
+        found["memory_mb"] = self.keeping.memory_mb.get(ended.cell.controller)
         if ended.cell.of:
             found[CONTROL_OF] = ended.cell.of
         return found
@@ -227,7 +230,10 @@ def controls_of(cell: Planned, line: Cell, home: Home, trace_id: str) -> list[Pl
         replace(
             cell,
             # By the cell, not by the place of its run: a data directory may be moved.
-            cell=cell_digest(cell.run, Spec(f"control-{kind}"), cell.engine, trace_id, cell.cell),
+            # The clock is in the cell's own digest.
+            cell=cell_digest(
+                cell.run, Spec(f"control-{kind}"), cell.engine, trace_id, "", cell.cell
+            ),
             controller=control_name(kind, cell.controller),
             family="control",
             spec=spec,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, Literal, Optional
 
 import typer
@@ -16,12 +17,15 @@ from rudder.errors import UsageError
 from rudder.home import Home
 from rudder.spec import split_specs
 from rudder.suite import find_suite
+from rudder.timing import Machine
 
 from .board import board, words
 from .cells import WORTH_DECIDING, Cell
 from .contenders import contenders
 from .headroom import headroom_table
-from .runner import FIRST_SEED, JOBS, Outcome, Request, evaluate
+from .machines import bundled
+from .requests import FIRST_SEED, JOBS, Request
+from .runner import Outcome, evaluate
 
 SEEDS = 10
 _Texts = Optional[list[str]]  # noqa: UP045
@@ -89,6 +93,15 @@ def evaluate_command(
         str, typer.Option(help="of the sweep; default: the suite's", show_default=False)
     ] = "",
     jobs: Annotated[int, typer.Option(min=1, help="traces at a time (replay)")] = JOBS,
+    time: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            metavar="FILE",
+            help="calibration (rudder calibrate-time) of the clock on which replays pass and "
+            "answers take their latency_s",
+            show_default="of four trainers on two cores",
+        ),
+    ] = None,
     track: Annotated[bool, typer.Option(help="log the sweep and its cells to MLflow")] = True,
     tracking_uri: TrackingUri = None,
     home: HomeDir = None,
@@ -109,14 +122,15 @@ def evaluate_command(
     request = Request(
         chosen, contenders(texts, place, _fewer(seeds_of or ())),
         range(first_seed, first_seed + seeds), engine, name, controls, jobs,
+        bundled() if time is None else Machine.load(time.expanduser().resolve()),
     )  # fmt: skip
-    start = time.monotonic()
+    start = monotonic()
     with board(jobs if engine == "replay" else 1, quiet=quiet or as_json) as watch:
         outcome = evaluate(
             request, place, track=track, tracking_uri=tracking_uri, plugins=plugin_files(),
             watch=watch,
         )  # fmt: skip
-    found = told(outcome, time.monotonic() - start)
+    found = told(outcome, monotonic() - start)
     if as_json:
         emit(found, as_json=True)
     else:

@@ -59,7 +59,8 @@ def contenders(texts: Sequence[str], home: Home, fewer: dict[str, int]) -> list[
     """All of them, each once.
 
     Args:
-        fewer: number of seeds, by name, for those that take fewer.
+        fewer: number of seeds for those that take fewer, by what the user wrote, or by the name
+            of a controller alone, whatever its parameters.
 
     Raises:
         UsageError: none, one twice, or a number for one that is not there; else as
@@ -67,14 +68,14 @@ def contenders(texts: Sequence[str], home: Home, fewer: dict[str, int]) -> list[
     """
     found: list[Contender] = []
     for text in texts:
-        one = contender(text, home, fewer.get(text))
+        one = contender(text, home, fewer.get(text, fewer.get(Spec.parse(text).name)))
         twin = next((other for other in found if other.spec == one.spec), None)
         if twin is not None:
             raise UsageError(f"{one.name!r} is the controller {twin.name!r} again; leave one out")
         found.append(one)
     if not found:
         raise UsageError("no controllers to compare; name some: --controllers static,always,…")
-    if unknown := set(fewer) - set(texts):
+    if unknown := set(fewer) - {*texts, *(Spec.parse(text).name for text in texts)}:
         raise UsageError(
             f"seeds are given for {', '.join(sorted(unknown))}, but the controllers are "
             f"{', '.join(texts)}"

@@ -8,6 +8,7 @@ not ask for stay in the file, and are no longer part of the sweep.
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -25,6 +26,7 @@ from rudder.home import Home
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.suite import Suite
+from rudder.timing import Machine
 from rudder.tracking.provenance import code_version
 from rudder.versions import installed
 
@@ -76,16 +78,22 @@ class Planned:
 
 
 def cell_digest(
-    scenario: Scenario, spec: Spec, engine: EngineName, trace_id: str, content: str = ""
+    scenario: Scenario,
+    spec: Spec,
+    engine: EngineName,
+    trace_id: str,
+    clock: str,
+    content: str = "",
 ) -> str:
     """What makes a cell another one: 16 hex digits.
 
     Args:
         scenario: with its seed.
         trace_id: of the access trace; "" where the accesses are not fixed.
+        clock: digest of the machine whose seconds are modelled; "" where none are.
         content: of what the spec names.
     """
-    told = [scenario.digest(), spec.to_json(), engine, trace_id, content]
+    told = [scenario.digest(), spec.to_json(), engine, trace_id, clock, content]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
@@ -128,6 +136,7 @@ class Sweep:
         seeds: Sequence[int],
         contenders: Sequence[Contender],
         controls: bool,
+        machine: Machine,
     ) -> Sweep:
         """Begin a sweep, or go on with the one of this name. The caller holds its lock.
 
@@ -168,9 +177,11 @@ class Sweep:
                 for c in contenders
             ],
             "controls": controls,
+            "machine": dataclasses.asdict(machine),
             "versions": {"rudder": code_version(), **libraries},
             "created": before.get("created", _now()),
             "mlflow": before.get("mlflow"),
+            "memory_mb": before.get("memory_mb"),
             "cells": [],
         }
         sweep = cls(folder, head)

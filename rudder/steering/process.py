@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import queue
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from rudder.controller import Controller
@@ -64,6 +66,18 @@ class ProcessController(Controller):
         process = self._process
         if process is not None:
             process.kill()
+
+    def peak_bytes(self) -> int | None:
+        """Most memory that its process has held at once (resident); None = none runs."""
+        process = self._process
+        if process is None:
+            return None
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except FileNotFoundError:
+            return None
+        peak = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        return None if peak is None else 1024 * int(peak[1])  # a process that has ended has none
 
     def _reset(self, task: Task) -> None:
         self._close()

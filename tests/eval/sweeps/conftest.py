@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from rudder_eval.contenders import contenders
-from rudder_eval.runner import Outcome, Request, Watch, evaluate
+from rudder_eval.requests import Request, Watch
+from rudder_eval.runner import Outcome, evaluate
 
 from rudder.home import Home
 from rudder.plugins import PluginFile, load_file

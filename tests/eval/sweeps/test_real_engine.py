@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rudder_eval.cells import Cell
-from rudder_eval.runner import Watch
+from rudder_eval.requests import Watch
 
 from rudder.home import Home
 from rudder.result import RunResult
