@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from rudder.model.manifest import Training
 from rudder.spec import Spec
-from rudder.suite import Suite
+from rudder.suite import Suite, SuiteScenario
 
 
 class Fitted(Protocol):
@@ -31,7 +31,8 @@ def leaks(
 
     A shifted scenario (``ood_…``) leaks if it was trained on, whatever its name and seed; one of
     ``ood_graph`` also if any other scenario on its graph was. A scenario in distribution may have
-    been trained on, but not at a seed at which it is judged.
+    been trained on, but not at a seed at which it is judged. Links of another rate do not make
+    another scenario, but along the axis ``rate``: the accesses are the same.
 
     Args:
         seeds: at which the suite will be run; compared for scenarios that were trained on.
@@ -42,8 +43,7 @@ def leaks(
     repeated = sorted(set(seeds) & set(manifest.training.seeds))
     found = []
     for item in suite:
-        # A seed is no part of what a scenario is; a suite leaves it at its default.
-        same = trained.get(item.scenario.change(seed=0).digest())
+        same = next((trained[digest] for digest in _digests(item) if digest in trained), None)
         where = f"{suite.name}/{item.name} ({item.split})"
         if item.axis and same is not None:
             found.append(f"{where}: model {manifest.name!r} was trained on it, as {same!r}")
@@ -63,6 +63,14 @@ def leaks(
         if trace in known
     ]
     return found
+
+
+def _digests(item: SuiteScenario) -> Iterator[str]:
+    """Of what may be the same; a seed is no part of what a scenario is."""
+    scenario = item.scenario.change(seed=0)
+    yield scenario.digest()
+    if item.axis != "rate":
+        yield scenario.change(rate=0.0, rate_at={}).digest()
 
 
 def _graph(text: str) -> Spec:

@@ -103,6 +103,25 @@ def test_in_distribution_the_seed_must_be_another() -> None:
     assert leaks(manifest(scenarios={}, graphs=()), SUITE, seeds=[1, 2]) == []
 
 
+def test_a_link_makes_no_other_accesses() -> None:
+    """Judged at another rate, a scenario is what was trained on; the axis ``rate`` alone may be."""
+    fields = {"split": "ood_fan_out", "fan_out": [15, 30], "rate": 20.0, "rate_at": {1: 50.0}}
+    slower = Suite.of(
+        "slower",
+        {
+            "base": {"graph": "debian", "epochs": 3},
+            "scenarios": {
+                "wide": fields,
+                "link": {"split": "ood_rate", "rate": 20.0},
+            },
+        },
+    )
+    assert leaks(manifest(), slower) == []
+    seen = leaks(manifest(scenarios={"w": DIGESTS["wide"], "p": DIGESTS["plain"]}), slower)
+    assert len(seen) == 1
+    assert "slower/wide (ood_fan_out)" in seen[0]
+
+
 def test_traces_that_were_trained_on() -> None:
     assert leaks(manifest(), SUITE, traces=["t1", "t7"]) == [
         "trace t1: model 'mine' was trained on it"
