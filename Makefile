@@ -28,11 +28,15 @@ demo: $(VENV)/.wheel
 	@mkdir -p rudder-data
 	cd rudder-data && $(BIN)/rudder demo --home .
 
-test: lint
-	$(BIN)/pytest -m "not full"
+# Two at a time: most tests wait, for processes and links, as long as they compute.
+PARALLEL := -n 2 --dist loadfile
 
-test-full: lint
-	$(BIN)/pytest
+test: lint
+	$(BIN)/pytest -m "not full" $(PARALLEL)
+
+# One at a time: what they measure of the machine is theirs alone.
+test-full: test
+	$(BIN)/pytest -m full
 
 lint: $(VENV)/.all
 	$(BIN)/ruff check

@@ -195,7 +195,7 @@ def test_the_graph_tells_more_than_any_single_feature(
             f"\ndebian: best single feature is {single.argmax()} with accuracy {single.max():.3f}; "
             f"majority {always:.3f}, two hops {trained:.3f}"
         )
-    record_property("best_single_feature_accuracy", single.max())
+    record_property("best_single_feature_accuracy", float(single.max()))
     record_property("two_hop_accuracy", trained)
     assert always < single.max() < 0.4
     assert trained > single.max() + 0.25
