@@ -1,8 +1,13 @@
-"""The real model beside real DistDGL training: nobody waits for it, and its death is survived."""
+"""The real model beside real DistDGL training: nobody waits for it, and its faults are survived.
+
+What is trained is what a run without a controller trains: every row that is served is compared with
+the stored one, and every minibatch is there.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +20,7 @@ from rudder.registries import ENGINES
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
+from rudder.steering import service as keeping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.llm]
 
@@ -35,8 +41,10 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Train]:
     engine = ENGINES.build("distdgl")
 
     def run(name: str, watch: Watch) -> RunResult:
-        options = RunOptions(home, home.runs / name, progress=watch)
+        options = RunOptions(home, home.runs / name, progress=watch, verify=True)
         result: RunResult = engine.run(Scenario.make(**SCENARIO), Spec.parse(SPEC), options)
+        steps = result.minibatches.column("step").to_pylist()
+        assert len(steps) == 2 * (max(steps) + 1)  # every minibatch of both trainers
         return result
 
     with engine:
@@ -73,20 +81,44 @@ def test_training_never_waits_for_the_model(train: Train) -> None:
     assert all(line["decision"]["details"]["prompt"] for line in result.decisions)
 
 
-def test_training_outlives_the_model(train: Train) -> None:
-    killed: list[int] = []
+def no_memory(pid: int) -> None:
+    """Whatever it asks the kernel for is refused from here on."""
+    resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
 
-    def kill(phase: str, share: float) -> None:
-        if phase == "train" and share > 0.3 and not killed:
-            killed.append(model_process())
-            os.kill(killed[0], signal.SIGKILL)
 
-    result = train("killed", kill)
-    assert killed
+Harm = Callable[[int], None]
+FAULTS: dict[str, tuple[Harm, set[str]]] = {
+    "killed": (lambda pid: os.kill(pid, signal.SIGKILL), {"deaths"}),
+    "stopped": (lambda pid: os.kill(pid, signal.SIGSTOP), {"hangs"}),
+    # Python raises, C++ libraries may end the process, and a thread may be what it cannot start.
+    "out of memory": (no_memory, {"out_of_memory", "deaths", "hangs"}),
+}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["killed", *(pytest.param(one, marks=pytest.mark.full) for one in list(FAULTS)[1:])],
+)
+def test_training_outlives_the_model(
+    train: Train, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(keeping, "_PING_S", 0.5)
+    monkeypatch.setattr(keeping, "_SILENCE_S", 2.0)
+    harm, counted = FAULTS[fault]
+    harmed: list[int] = []
+
+    def watch(phase: str, share: float) -> None:
+        if phase == "train" and share > 0.2 and not harmed:
+            harmed.append(model_process())
+            harm(harmed[0])
+
+    result = train(fault, watch)
+    assert harmed
     service = result.details["service"]
-    assert (service["deaths"], service["restarts"]) == (1, 1)
-    steps = result.minibatches.column("step").to_pylist()
-    assert len(steps) == 2 * (max(steps) + 1)  # every minibatch of both trainers
+    events = {name: service[name] for name in ("deaths", "hangs", "out_of_memory")}
+    assert sum(events.values()) == 1, events
+    assert {name for name, count in events.items() if count} <= counted
+    assert service["restarts"] == 1
     assert {line["outcome"] for line in result.decisions} <= {"valid", "error"}
     assert result.details["steering"]["errors"] >= 1
     assert {line["waited_s"] for line in result.decisions} == {0.0}
