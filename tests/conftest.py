@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ settings.load_profile("rudder")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -112,6 +114,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_LEFT_OUT] = len(needing)
     config.hook.pytest_deselected(items=needing)
     items[:] = [item for item in items if item not in set(needing)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say at once, not after twenty minutes, that there is no browser to drive."""
+    if any(item.get_closest_marker("ui") for item in session.items):
+        found = any(map(shutil.which, BROWSERS)) and shutil.which("chromedriver")
+        if not found:
+            raise pytest.UsageError(
+                "tests marked 'ui' drive a real browser, and chromium or chromedriver is not here: "
+                "apt-get install chromium chromium-driver; without them: pytest -m 'not ui'"
+            )
 
 
 def pytest_terminal_summary(

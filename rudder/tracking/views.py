@@ -1,7 +1,7 @@
 """Saved views of MLflow's UI: a sweep's runs in the columns, groups and charts to compare them by.
 
 MLflow keeps a view as a tag of its experiment, in the UI's own terms, which are no documented
-interface: ``tests/rudder/tracking/test_browser.py`` holds them to the MLflow that is pinned. The UI
+interface: ``tests/mlflow/test_workflow.py`` holds them to the MLflow that is pinned. The UI
 ignores what it does not know, and shows the runs without a view that it cannot read.
 """
 
