@@ -97,3 +97,30 @@ Verbose = Annotated[
     typer.Option("--verbose", "-v", count=True, callback=_verbose, help="say more; twice: all",
                  show_default=False),
 ]  # fmt: skip
+Hosts = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--hosts",
+        metavar="FILE",
+        help="real hosts over ssh, as a hosts file names them; default: emulated hosts on this "
+        "machine",
+        show_default=False,
+    ),
+]
+SshConfig = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--ssh-config",
+        metavar="FILE",
+        help="configuration file for ssh, in place of yours",
+        show_default=False,
+    ),
+]
+AllowPublic = Annotated[
+    bool,
+    typer.Option(
+        "--allow-public",
+        help="hosts may have public addresses: whoever reaches their ports can run code as you",
+        show_default=False,
+    ),
+]

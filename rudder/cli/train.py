@@ -7,7 +7,17 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from rudder.cli.options import AsJson, HomeDir, Plugins, Quiet, Verbose, plugin_files
+from rudder.cli.options import (
+    AllowPublic,
+    AsJson,
+    HomeDir,
+    Hosts,
+    Plugins,
+    Quiet,
+    SshConfig,
+    Verbose,
+    plugin_files,
+)
 from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
 from rudder.home import Home
@@ -47,29 +57,37 @@ def train(
     ] = None,
     track: Annotated[bool, typer.Option(help="log the run to MLflow")] = True,
     tracking_uri: TrackingUri = None,
+    hosts: Hosts = None,
+    ssh_config: SshConfig = None,
+    allow_public: AllowPublic = False,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Train a GNN on GRAPH with real DistDGL on emulated hosts, steered by a controller.
+    """Train a GNN on GRAPH with real DistDGL, steered by a controller.
 
+    The hosts are emulated on this machine, or those of --hosts FILE.
     Plain DistDGL is --controller none --prefetch-depth 0.
     """
+    from rudder.distdgl.engine import DistDGLEngine
+    from rudder.distdgl.place import ClusterPlace
     from rudder.running import run_tracked
     from rudder.trace import check_free, trace_folder
     from rudder.tracking import Tracker
 
-    asked, spec, place = Scenario.make(**scenario), Spec.parse(controller), Home.resolve(home)
+    place = Home.resolve(home)
+    cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
+    asked, spec = Scenario.make(**cluster.fill_in(scenario)), Spec.parse(controller)
     folder = trace_folder(record) if record is not None else None
     if folder is not None:
         check_free(folder)
     tracker = Tracker(place, tracking_uri) if track else None
     with progress(quiet=quiet or as_json) as report:
         result = run_tracked(
-            asked, spec, place, tracker, report, plugins=plugin_files(), verify=verify,
-            record=folder,
+            asked, spec, place, tracker, report, engine=DistDGLEngine(cluster),
+            plugins=plugin_files(), verify=verify, record=folder,
         )  # fmt: skip
     emit(describe(result), as_json=as_json)
     say(f"run directory: {result.run_dir}")

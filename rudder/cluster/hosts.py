@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import math
+import os
 import signal
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from rudder.cluster.roles import Role
 from rudder.errors import UsageError
 
+_PIPE_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class Host:
-    """One host. ``address`` is its IPv4 address on the network that joins the hosts."""
+    """One host.
+
+    Attributes:
+        address: its IPv4 address on the network that joins the hosts.
+        interface: name of the interface that has it.
+        devices: CUDA devices for its roles; None = whatever is there.
+    """
 
     index: int
     name: str
     address: str
+    interface: str = "eth0"
+    devices: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.name} ({self.address})"
@@ -60,11 +75,17 @@ class RoleProcess(ABC):
 
 
 class Cluster(ABC):
-    """Hosts for one job after another. A context manager: on exit nothing of it is left."""
+    """Hosts for one job after another. A context manager: on exit nothing of it is left.
+
+    Attributes:
+        hosts: complete once the context is entered.
+        kind: "local", "ssh", "slurm": what messages and results call it.
+        with_launcher: the hosts' processes can open the launcher's Unix sockets.
+    """
 
     hosts: tuple[Host, ...]
-    interface: str
-    """Name of the interface that joins the hosts, the same on each of them."""
+    kind: str = "local"
+    with_launcher: bool = True
 
     @abstractmethod
     def __enter__(self) -> Cluster:
@@ -107,6 +128,58 @@ class Cluster(ABC):
     @abstractmethod
     def shape(self, rate_mbit: float) -> None:
         """Limit each host's link to ``rate_mbit`` · 10^6 bit/s in each direction; 0 = unshaped."""
+
+    # What is trivial where the hosts share the launcher's machine.
+
+    def python(self, host: int) -> str:
+        """The interpreter of a host's roles."""
+        return sys.executable
+
+    def place(self, host: int, path: Path) -> Path:
+        """Where a host has what lies at ``path`` on the launcher's machine."""
+        return path
+
+    def free_ports(self, host: int, wanted: Sequence[int]) -> list[int]:
+        """As many ports as wanted that are free on a host; those wanted where no others can be."""
+        return list(wanted)
+
+    def deliver(  # noqa: B027 - files of one machine are there
+        self, folder: Path, files: Sequence[Sequence[str]], *, in_memory: bool = False
+    ) -> None:
+        """Have some files of a folder on the hosts, the same bytes as here.
+
+        Args:
+            files: for each host, names below ``folder``; one that ends with "/" is made there.
+            in_memory: the host's roles will hold these files in ``/dev/shm``.
+
+        Raises:
+            PreflightError: what is wrong on any host, and the commands that mend it.
+        """
+
+    def check_file(self, path: Path) -> None:  # noqa: B027 - likewise
+        """Have a file that is not Rudder's to copy on all hosts, the same bytes as here.
+
+        Raises:
+            PreflightError: a host has another file there, or none.
+        """
+
+    def collect(  # noqa: B027 - likewise
+        self, folder: Path
+    ) -> None:
+        """Bring here what roles have written to this folder on their hosts.
+
+        Raises:
+            ClusterError: a host did not give it.
+        """
+
+
+def output_pipe() -> tuple[int, int]:
+    """A pipe for one role's output: the end to read, which does not block, and the end to write."""
+    output, writer = os.pipe()
+    with contextlib.suppress(PermissionError):  # beyond the user's quota: the default will do
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    os.set_blocking(output, False)
+    return output, writer
 
 
 def check_hosts(hosts: Sequence[Host]) -> tuple[Host, ...]:

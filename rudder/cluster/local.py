@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import json
 import os
@@ -26,6 +25,7 @@ from rudder.cluster.hosts import (
     check_hosts,
     check_rate,
     describe_status,
+    output_pipe,
 )
 from rudder.cluster.report import VARIABLE
 from rudder.cluster.roles import Role, python_command
@@ -37,7 +37,6 @@ _SECONDS_TO_START = 60.0
 _SECONDS_TO_ANSWER = 30.0
 _SECONDS_TO_END = 10.0
 _POLL_SECONDS = 0.005
-_PIPE_BYTES = 1 << 20
 
 
 class LocalProcess(RoleProcess):
@@ -90,8 +89,6 @@ class LocalCluster(Cluster):
     Raises:
         UsageError: no hosts, too many for the subnet, two with one address, a bad rate or subnet.
     """
-
-    interface = "eth0"
 
     def __init__(
         self,
@@ -163,10 +160,7 @@ class LocalCluster(Cluster):
             task |= {"entry": role.entry, "kwargs": dict(role.kwargs)}
         else:
             task |= {"argv": list(role.command())}
-        output, writer = os.pipe()
-        with contextlib.suppress(PermissionError):  # beyond the user's quota: the default will do
-            fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        os.set_blocking(output, False)
+        output, writer = output_pipe()
         parcel = channel.parcel(task)
         with self._lock:
             self._numbers += 1

@@ -23,6 +23,7 @@ _MS_BIND = 0x1000
 _MS_NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 _MS_NOSUID_NODEV = 2 | 4
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -95,6 +96,11 @@ def map_this_user(uid: int, gid: int) -> None:
 def die_with_parent() -> None:
     """Be killed by the kernel when the thread that started this process ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl")
+
+
+def adopt_orphans() -> None:
+    """What this process's children leave behind becomes its own child."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 
 def own(kind: str) -> int:

@@ -13,6 +13,9 @@ from rudder.errors import UsageError
 
 _ARGUMENT_LIMIT = 128 * 1024 - 1  # Linux's limit on one argument of exec
 
+_ENTRY = "rudder.cluster.entry"
+_CALL = "import sys; from {module} import main; sys.exit(main(sys.argv[1:]))"
+
 
 @dataclass(frozen=True)
 class Role:
@@ -61,8 +64,12 @@ class Role:
         """As in "trainer 2 on host1"."""
         return f"{self.kind} {self.index} on host{self.host}"
 
-    def command(self) -> tuple[str, ...]:
+    def command(self, python: str | None = None) -> tuple[str, ...]:
         """What to execute: ``argv``, or an interpreter that calls the entry.
+
+        Args:
+            python: an interpreter of another host, with an import path of its own; None = this
+                process's, with this one's path.
 
         Raises:
             UsageError: the kwargs are too large for a command line.
@@ -75,7 +82,9 @@ class Role:
                 f"role {self.name}: {len(arguments)} bytes of kwargs are too many; put them in a "
                 "file and pass its path"
             )
-        return python_command("rudder.cluster.entry", arguments)
+        if python is not None:
+            return (python, "-I", "-u", "-c", _CALL.format(module=_ENTRY), arguments)
+        return python_command(_ENTRY, arguments)
 
 
 def import_path() -> list[str]:
@@ -89,9 +98,8 @@ def import_path() -> list[str]:
 
 def python_command(module: str, *arguments: str) -> tuple[str, ...]:
     """A command that calls ``module.main(arguments)`` in an isolated interpreter."""
-    code = (
-        "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-        f"from {module} import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); " + _CALL.format(
+        module=module
     )
     return (sys.executable, "-I", "-u", "-c", code, json.dumps(import_path()), *arguments)
 

@@ -19,7 +19,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,11 +44,11 @@ from rudder.cluster.namespaces import (
     setns,
     unshare,
 )
+from rudder.cluster.processes import end_everybody
 
 _READY = b"ready"
 _CLEAN = b"clean"
 _SECONDS_FOR_A_HOST = 10.0
-_SECONDS_FOR_A_CLEANING = 3.0
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -269,25 +268,9 @@ def _name_hosts(plan: Plan) -> None:
 
 
 def _clean_this_host() -> None:
-    with contextlib.suppress(ProcessLookupError):  # there may be nobody
-        os.kill(-1, signal.SIGKILL)  # everybody in this pid namespace but its first process
-    deadline = time.monotonic() + _SECONDS_FOR_A_CLEANING
-    while _somebody_runs() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    end_everybody()
     for path in _SHARED_MEMORY.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _somebody_runs() -> bool:
-    """Whether this host holds a process besides its first that is not just waiting to be reaped."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if pid != "1" and stat.rpartition(")")[2].split()[0] not in "ZX":
-            return True
-    return False

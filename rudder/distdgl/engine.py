@@ -1,4 +1,4 @@
-"""The engine ``distdgl``: real DistDGL training on emulated hosts, from the launcher's side.
+"""The engine ``distdgl``: real DistDGL training on hosts, from the launcher's side.
 
 This module imports neither torch nor DGL: the processes that it starts do.
 """
@@ -6,9 +6,13 @@ This module imports neither torch nor DGL: the processes that it starts do.
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +20,7 @@ import pyarrow.parquet as pq
 
 from rudder import errors
 from rudder.buffer import resolve_capacity
-from rudder.cluster.hosts import check_rate
-from rudder.cluster.local import LocalCluster
+from rudder.cluster.hosts import Cluster, check_rate
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
@@ -27,10 +30,12 @@ from rudder.distdgl.hosting import (
     SILENCE_S,
     Hosts,
     check_served,
+    deliver_partition,
     sent_and_received,
     server_roles,
 )
 from rudder.distdgl.job import Job
+from rudder.distdgl.place import ClusterPlace
 from rudder.engine import Engine, RunOptions
 from rudder.errors import ResultError, RoleError, RudderError, ScenarioError
 from rudder.partition import Partition, ensure_partition
@@ -55,12 +60,17 @@ PARTITION_SEED = 0
 
 
 class DistDGLEngine(Engine):
-    """Partitions, starts hosts, servers and trainers, supervises them, gathers the result."""
+    """Partitions, starts hosts, servers and trainers, supervises them, gathers the result.
+
+    Args:
+        place: where the hosts are; default: emulated on this machine.
+    """
 
     name = "distdgl"
 
-    def __init__(self) -> None:
-        self._hosts = Hosts()
+    def __init__(self, place: ClusterPlace | None = None) -> None:
+        self._place = ClusterPlace() if place is None else place
+        self._hosts = Hosts(self._place.make)
 
     def __enter__(self) -> DistDGLEngine:
         self._hosts.keep = True
@@ -78,6 +88,7 @@ class DistDGLEngine(Engine):
         PARTITIONERS.check(scenario.partition_method)
         for rate in (scenario.rate, *(later for _, later in scenario.rate_at)):
             check_rate(rate)
+        self._place.check(scenario)
         return scenario, controller
 
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
@@ -95,11 +106,15 @@ class DistDGLEngine(Engine):
             check_training_nodes(scenario, partition)
             run_dir = options.run_dir.resolve()
             log = run_dir / "logs" / "controller.log"
-            with serve(controller, options.plugins, log, options.progress) as service:
+            deliver_partition(cluster, partition)
+            served = serve(controller, options.plugins, log, options.progress)
+            with served if cluster.with_launcher else nullcontext() as service:
                 job = Job(
                     scenario, controller, partition.folder, run_dir, options.plugins,
                     options.verify, options.record, None if service is None else service.socket,
                 )  # fmt: skip
+                if not cluster.with_launcher:
+                    job = with_own_plugins(job)
                 job.save()
                 if job.record is not None:
                     manifest = Manifest.of(scenario, partition, "distdgl")
@@ -109,24 +124,22 @@ class DistDGLEngine(Engine):
         return gather(job, counters, None if service is None else service.events)
 
 
-def _train(
-    job: Job, partition: Partition, cluster: LocalCluster, watch: _Watch
-) -> list[dict[str, Any]]:
+def _train(job: Job, partition: Partition, cluster: Cluster, watch: _Watch) -> list[dict[str, Any]]:
     """Run servers and trainers to their end; the bytes that each host moved."""
     scenario, logs = job.scenario, job.run_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    environment = Environment(
-        cluster.hosts, partition.config, scenario.trainers, cluster.interface,
-        job.run_dir / "ip_config.txt",
-    )  # fmt: skip
+    environment = Environment.on(
+        cluster, partition.config, scenario.trainers, job.run_dir / "ip_config.txt"
+    )
     environment.write_ip_config()
+    jobs = _deliver_job(job, cluster, environment.ip_config)
     trainers = [
         Role(
             host=host.index,
             kind="trainer",
             index=host.index * scenario.trainers + local,
             entry="rudder.distdgl.trainer:train",
-            kwargs={"job": str(job.path)},
+            kwargs={"job": str(jobs[host.index])},
             env=environment.trainer(host.index, local),
             log=logs / f"trainer-{host.index * scenario.trainers + local}.log",
         )
@@ -143,7 +156,42 @@ def _train(
         )
     except RoleError as error:
         raise watch.cause_of(error) from error
-    return sent_and_received(before, cluster)
+    counters = sent_and_received(before, cluster)
+    for folder in (job.rank_dir, job.record):
+        if folder is not None:
+            cluster.collect(folder)
+    return counters
+
+
+def _deliver_job(job: Job, cluster: Cluster, ip_config: Path) -> list[Path]:
+    """Have what the trainers read on their hosts; where each host has the job's file."""
+    run_dir, files, places = job.run_dir, [], []
+    for host in cluster.hosts:
+        theirs, path = job.at(partial(cluster.place, host.index)), job.path
+        if theirs != job:
+            path = theirs.save(run_dir / f"job-{host.index}.json")
+        paths = [path, ip_config, *(Path(plugin.path) for plugin in job.plugins)]
+        names = [str(p.relative_to(run_dir)) for p in paths if p.is_relative_to(run_dir)]
+        files.append([*names, f"{job.rank_dir.name}/"])
+        places.append(cluster.place(host.index, path))
+    cluster.deliver(run_dir, files)
+    if job.record is not None:
+        made = [p for p in sorted(job.record.rglob("*")) if p.is_file()]
+        names = [str(path.relative_to(job.record)) for path in made]
+        cluster.deliver(job.record, [names] * len(cluster.hosts))
+    return places
+
+
+def with_own_plugins(job: Job) -> Job:
+    """The job with its plug-in files in its run directory, which travels to the hosts."""
+    folder = job.run_dir / "plugins"
+    folder.mkdir(parents=True, exist_ok=True)
+    plugins = []
+    for plugin in job.plugins:
+        copied = folder / f"{plugin.sha256[:16]}.py"
+        shutil.copyfile(plugin.path, copied)
+        plugins.append(replace(plugin, path=str(copied)))
+    return replace(job, plugins=tuple(plugins))
 
 
 def silence_s(job: Job) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rudder.cluster.hosts import Host
+from rudder.cluster.hosts import Cluster, Host
 
 DGL_PORT = 30050
 RENDEZVOUS_PORT = 29500
@@ -23,15 +23,27 @@ class Environment:
         hosts: in order of their parts.
         config: DistDGL's partition config (JSON).
         trainers: trainer processes per host.
-        interface: network interface of the cluster on every host.
         ip_config: where :meth:`write_ip_config` puts DGL's list of servers.
+        ports: of each host's server.
+        rendezvous: port on the first host where trainers find each other.
+        place: where a host, by index, has what lies at a path here.
     """
 
     hosts: Sequence[Host]
     config: Path
     trainers: int
-    interface: str
     ip_config: Path
+    ports: Sequence[int]
+    rendezvous: int
+    place: Callable[[int, Path], Path]
+
+    @classmethod
+    def on(cls, cluster: Cluster, config: Path, trainers: int, ip_config: Path) -> Environment:
+        """For a job on a cluster, with ports that are free there."""
+        first, *others = cluster.hosts
+        port, rendezvous = cluster.free_ports(first.index, (DGL_PORT, RENDEZVOUS_PORT))
+        ports = [port, *(cluster.free_ports(host.index, (DGL_PORT,))[0] for host in others)]
+        return cls(cluster.hosts, config, trainers, ip_config, ports, rendezvous, cluster.place)
 
     @property
     def world(self) -> int:
@@ -39,13 +51,15 @@ class Environment:
 
     def write_ip_config(self) -> None:
         """One ``address port`` a line, in order of the parts."""
-        self.ip_config.write_text("".join(f"{h.address} {DGL_PORT}\n" for h in self.hosts))
+        self.ip_config.write_text(
+            "".join(f"{h.address} {p}\n" for h, p in zip(self.hosts, self.ports, strict=True))
+        )
 
-    def _common(self) -> dict[str, str]:
+    def _common(self, host: Host) -> dict[str, str]:
         return {
             "DGL_DIST_MODE": "distributed",
-            "DGL_IP_CONFIG": str(self.ip_config),
-            "DGL_CONF_PATH": str(self.config),
+            "DGL_IP_CONFIG": str(self.place(host.index, self.ip_config)),
+            "DGL_CONF_PATH": str(self.place(host.index, self.config)),
             "DGL_NUM_SERVER": "1",
             "DGL_NUM_CLIENT": str(self.world),
             "DGL_NUM_SAMPLER": "0",
@@ -54,23 +68,32 @@ class Environment:
             "DGL_DIST_MAX_TRY_TIMES": str(CONNECT_TRIES),
             "DGLBACKEND": "pytorch",
             "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": self.interface,
-            "TP_SOCKET_IFNAME": self.interface,
+            "GLOO_SOCKET_IFNAME": host.interface,
+            "TP_SOCKET_IFNAME": host.interface,
         }
 
     def server(self, host: int) -> dict[str, str]:
         """Variables of the server of a host."""
-        return {**self._common(), "DGL_ROLE": "server", "DGL_SERVER_ID": str(host)}
+        common = self._common(self.hosts[host])
+        return {**common, "DGL_ROLE": "server", "DGL_SERVER_ID": str(host)}
 
     def trainer(self, host: int, local: int) -> dict[str, str]:
         """Variables of trainer ``local`` of a host; ranks count host by host."""
         return {
-            **self._common(),
+            **self._common(self.hosts[host]),
+            **self._devices(host, local),
             "DGL_ROLE": "client",
             "RANK": str(host * self.trainers + local),
             "LOCAL_RANK": str(local),
             "WORLD_SIZE": str(self.world),
             "LOCAL_WORLD_SIZE": str(self.trainers),
             "MASTER_ADDR": self.hosts[0].address,
-            "MASTER_PORT": str(RENDEZVOUS_PORT),
+            "MASTER_PORT": str(self.rendezvous),
         }
+
+    def _devices(self, host: int, local: int) -> dict[str, str]:
+        """One of the host's devices for each trainer, in turn."""
+        devices = self.hosts[host].devices
+        if devices is None:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": str(devices[local % len(devices)])}

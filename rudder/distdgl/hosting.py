@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rudder.cluster.hosts import Counters
+from rudder.cluster.hosts import Cluster, Counters
 from rudder.cluster.local import LocalCluster
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Deadline
@@ -30,15 +30,29 @@ DEADLINES = (
 )
 
 
-class Hosts:
-    """Emulated hosts for one job after another; ``keep`` leaves them running in between."""
+MakeCluster = Callable[[int, float], Cluster]
+"""Of so many hosts, links shaped to so many Mbit/s (0 = unshaped); not yet entered."""
 
-    def __init__(self) -> None:
+
+def emulated(parts: int, rate: float) -> Cluster:
+    """Hosts on this machine."""
+    return LocalCluster(parts, rate=rate, preload=PRELOAD)
+
+
+class Hosts:
+    """Hosts for one job after another; ``keep`` leaves them running in between.
+
+    Args:
+        make: what kind of hosts; default: emulated ones.
+    """
+
+    def __init__(self, make: MakeCluster = emulated) -> None:
         self.keep = False
-        self._cluster: LocalCluster | None = None
+        self._make = make
+        self._cluster: Cluster | None = None
 
     @contextmanager
-    def __call__(self, parts: int, rate: float) -> Iterator[LocalCluster]:
+    def __call__(self, parts: int, rate: float) -> Iterator[Cluster]:
         """Hosts for one job, one per part, links shaped to ``rate`` Mbit/s (0 = unshaped).
 
         After a failure they are ended, kept or not.
@@ -47,7 +61,7 @@ class Hosts:
             self.close()
         try:
             if self._cluster is None:
-                self._cluster = LocalCluster(parts, rate=rate, preload=PRELOAD)
+                self._cluster = self._make(parts, rate)
                 self._cluster.__enter__()
             else:
                 self._cluster.shape(rate)
@@ -80,7 +94,22 @@ def check_served(partition: Partition) -> None:
         )
 
 
-def sent_and_received(before: Sequence[Counters], cluster: LocalCluster) -> list[dict[str, Any]]:
+def deliver_partition(cluster: Cluster, partition: Partition) -> None:
+    """Have each host's part on it, and what describes the whole.
+
+    Raises:
+        PreflightError: a host cannot hold it, or did not get it.
+    """
+    folder = partition.folder
+    whole = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+    parts = [
+        [str(path.relative_to(folder)) for path in sorted((folder / f"part{host.index}").iterdir())]
+        for host in cluster.hosts
+    ]
+    cluster.deliver(folder, [[*whole, *part] for part in parts], in_memory=True)
+
+
+def sent_and_received(before: Sequence[Counters], cluster: Cluster) -> list[dict[str, Any]]:
     """Bytes of each host's interface since ``before``."""
     return [
         {

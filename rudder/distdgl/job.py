@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rudder.plugins import PluginFile
@@ -38,8 +39,20 @@ class Job:
     def path(self) -> Path:
         return self.run_dir / "job.json"
 
-    def save(self) -> Path:
-        self.rank_dir.mkdir(parents=True, exist_ok=True)
+    def at(self, place: Callable[[Path], Path]) -> Job:
+        """The same job with every path as another host has it."""
+        return replace(
+            self,
+            partition=place(self.partition),
+            run_dir=place(self.run_dir),
+            plugins=tuple(PluginFile(str(place(Path(p.path))), p.sha256) for p in self.plugins),
+            record=None if self.record is None else place(self.record),
+        )
+
+    def save(self, path: Path | None = None) -> Path:
+        """Write it to ``path``; default: :attr:`path`."""
+        path = self.path if path is None else path
+        path.parent.joinpath(self.rank_dir.name).mkdir(parents=True, exist_ok=True)
         data = {
             "scenario": self.scenario.model_dump(mode="json"),
             "controller": self.controller.to_dict(),
@@ -50,8 +63,8 @@ class Job:
             "record": _written(self.record),
             "service": _written(self.service),
         }
-        self.path.write_text(json.dumps(data, indent=2) + "\n")
-        return self.path
+        path.write_text(json.dumps(data, indent=2) + "\n")
+        return path
 
     @classmethod
     def load(cls, path: Path) -> Job:

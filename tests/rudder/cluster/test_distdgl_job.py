@@ -52,7 +52,7 @@ def test_servers_and_trainers_find_each_other_and_end_well(
             "DGL_DIST_MAX_TRY_TIMES": "20",
             "DGLBACKEND": "pytorch",
             "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": cluster.interface,
+            "GLOO_SOCKET_IFNAME": cluster.hosts[0].interface,
             "MASTER_ADDR": cluster.hosts[0].address,
             "MASTER_PORT": "29500",
             "WORLD_SIZE": str(PARTS),

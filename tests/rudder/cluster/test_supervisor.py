@@ -53,8 +53,6 @@ class PlainProcess(RoleProcess):
 class PlainCluster(Cluster):
     """Two hosts that are both this machine."""
 
-    interface = "lo"
-
     def __init__(self) -> None:
         self.hosts = (Host(0, "host0", "127.0.0.1"), Host(1, "host1", "127.0.0.2"))
         self.processes: list[PlainProcess] = []
