@@ -106,7 +106,7 @@ def content_of(spec: Spec) -> str:
 def fitted_files(spec: Spec) -> list[Path]:
     """Manifests of the models, calibrations and memories that a spec and those in it name."""
     found = [find_model(model) / MANIFEST_FILE for model in models_of(spec)]
-    for path in _paths(spec):
+    for path in named_paths(spec):
         for name in (CALIBRATION_FILE, "run.json"):
             if (path / name).is_file():
                 found.append(path / name)
@@ -115,11 +115,12 @@ def fitted_files(spec: Spec) -> list[Path]:
     return found
 
 
-def _paths(spec: Spec) -> list[Path]:
+def named_paths(spec: Spec) -> list[Path]:
+    """Files and directories, models aside, that a spec and those in it name."""
     full = CONTROLLERS.resolve(spec)
     tags = CONTROLLERS.target(full.name).tags
     found = [Path(str(full.params[name])) for name in tags.paths if full.params.get(name)]
     for name in tags.nested:
         if full.params.get(name):
-            found += _paths(Spec.parse(full.params[name]))
+            found += named_paths(Spec.parse(full.params[name]))
     return found

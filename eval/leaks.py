@@ -13,7 +13,7 @@ from rudder.result import RunResult
 from rudder.spec import Spec
 from rudder.suite import Suite
 
-from .contenders import Contender, fitted_files
+from .contenders import Contender, fitted_files, named_paths
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,13 @@ class Memory:
 def fitted(spec: Spec) -> list[Fitted]:
     """Models, calibrations and memories of a controller.
 
+    What a remembered run had itself learned from counts as remembered, too: it shaped the decisions
+    that the memory holds.
+
     Raises:
         ModelError, ResultError: one that is damaged.
+        LeakError: a remembered run had learned from what is no longer there, so that nobody can
+            tell what it has seen.
     """
     found: list[Fitted] = []
     for path in fitted_files(spec):
@@ -37,7 +42,15 @@ def fitted(spec: Spec) -> list[Fitted]:
         elif path.name == CALIBRATION_FILE:
             found.append(Calibration.read(path.parent))
         elif path.name == "run.json":
-            found.append(_memory(RunResult.load(path.parent)))
+            run = RunResult.load(path.parent)
+            found.append(_memory(run))
+            for gone in (one for one in named_paths(run.controller) if not one.exists()):
+                raise LeakError(
+                    f"{path.parent} is the memory of a run of {run.controller}, which had learned "
+                    f"from {gone}; that is not there any more, so nobody can tell what it has "
+                    "seen. Put it back, or take the memory of another run"
+                )
+            found += fitted(run.controller)
     return found
 
 
