@@ -15,9 +15,9 @@ import typer
 from packaging.requirements import Requirement
 
 from rudder import __version__, plugins
-from rudder.cli.options import AsJson, HomeDir, Plugins, Verbose
+from rudder.cli.options import AllowPublic, AsJson, HomeDir, Hosts, Plugins, SshConfig, Verbose
 from rudder.cli.output import emit
-from rudder.cluster.doctor import Check
+from rudder.cluster.doctor import Check, hosts_checks
 from rudder.cluster.doctor import checks as machine
 from rudder.errors import HomeError, VersionError
 from rudder.home import Home
@@ -38,6 +38,9 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    hosts: Hosts = None,
+    ssh_config: SshConfig = None,
+    allow_public: AllowPublic = False,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
@@ -45,10 +48,17 @@ def doctor(
 ) -> None:
     """Show what this machine can do: versions, emulated hosts, GPU, disk, plug-ins.
 
+    With --hosts the hosts are looked at instead, all at once, as before every job on them.
+
     A check that FAILS names what does not work and what to do; the exit code is 1 then.
     """
     if model is not None:
         checks = needs_of(model)
+    elif hosts is not None:
+        from rudder.distdgl.place import ClusterPlace
+
+        place = ClusterPlace(hosts, Home.resolve(home).root, ssh_config, allow_public)
+        checks = hosts_checks(place.remote())
     else:
         checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]
     rows = [{**vars(check)} for check in checks]

@@ -70,6 +70,8 @@ class _Agent:
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(ending, _leave)
         self._selector.register(0, selectors.EVENT_READ, self._hear)
         self._selector.register(woken, selectors.EVENT_READ, lambda: os.read(woken, 512) and None)
         self._send({"event": "hello", "refused": self._refused, "pid": os.getpid()})
@@ -184,7 +186,7 @@ class _Agent:
             os.setsid()
             die_with_parent()
             signal.set_wakeup_fd(-1)
-            for usual in (signal.SIGCHLD, signal.SIGPIPE):
+            for usual in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(usual, signal.SIG_DFL)
             nothing = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nothing, 0)
@@ -264,6 +266,11 @@ class _Agent:
         if path.name in self._before or path.lstat().st_uid != os.getuid():
             return False
         return not any(str(path) in maps for maps in _maps_of_this_user())
+
+
+def _leave(number: int, frame: object) -> None:
+    """As if the launcher had gone."""
+    raise EOFError
 
 
 def _maps_of_this_user() -> list[str]:

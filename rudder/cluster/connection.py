@@ -129,6 +129,11 @@ class Connection:
         with contextlib.suppress(ClusterError):  # the reader says better what happened
             self._write(program(config))
 
+    @property
+    def pid(self) -> int:
+        """Of the command that reaches the host."""
+        return self._popen.pid
+
     def wait_up(self, seconds: float) -> None:
         """Wait until the agent runs, or cannot be reached; then ``failure`` tells."""
         with self._changed:
@@ -193,6 +198,8 @@ class Connection:
 
     def close(self) -> None:
         """End the agent, which ends its roles: it ends with its standard input."""
+        if self._closing:
+            return
         self._closing = True
         with self._lock, contextlib.suppress(BrokenPipeError):
             self._pipes[0].close()

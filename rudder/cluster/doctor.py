@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rudder.cluster.local import LocalCluster
+from rudder.cluster.preflight import Facts
+from rudder.cluster.remote import RemoteCluster
 from rudder.cluster.support import STILL_WORKS, reasons
 from rudder.errors import ClusterError, NamespaceError
 
@@ -38,6 +40,25 @@ class Check:
 def checks() -> list[Check]:
     """All checks of the machine. Takes about a second; starts two hosts and ends them."""
     return [_cpus(), _memory(), *_hosts(), _shared_memory(), _leftovers()]
+
+
+def hosts_checks(cluster: RemoteCluster) -> list[Check]:
+    """A line for each host that was reached, and one for every problem of any host."""
+    facts, problems = cluster.preflight()
+    reached = [Check(str(each.host), True, _told(each)) for each in facts]
+    return [*reached, *(Check(p.host, False, p.what, p.remedy) for p in problems)]
+
+
+def _told(facts: Facts) -> str:
+    values = facts.values
+    versions = ", ".join(f"{name} {found}" for name, found in values["versions"].items())
+    apart = "isolated" if facts.refused is None else f"not isolated ({facts.refused})"
+    return (
+        f"{values['user']}@{values['hostname']}, python {values['python']}, {versions}; "
+        f"{values['interface']}; /dev/shm {values['shared_memory_free'] / _GIB:.1f} GiB, "
+        f"{values['data']['nearest']} {values['data']['free'] / _GIB:.1f} GiB free; "
+        f"clock {facts.clock_offset:+.1f} s; roles {apart}"
+    )
 
 
 def _cpus() -> Check:

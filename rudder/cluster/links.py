@@ -8,11 +8,11 @@ bridge's end what it receives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from pyroute2 import IPRoute
 
 from rudder.cluster.namespaces import NEWNET, inside
+from rudder.cluster.survey import counters
 
 INTERFACE = "eth0"
 _BRIDGE = "br0"
@@ -64,12 +64,8 @@ def shape(namespaces: Sequence[int], rate_mbit: float, before: float) -> None:
 
 def read_counters(pid: int) -> tuple[int, int]:
     """Bytes received and sent at the interface of the host whose first process is ``pid``."""
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
-        name, _, values = line.partition(":")
-        if name.strip() == INTERFACE:
-            fields = values.split()
-            return int(fields[0]), int(fields[8])
-    raise OSError(f"no interface {INTERFACE} in /proc/{pid}/net/dev")
+    received, sent = counters(INTERFACE, str(pid))
+    return received, sent
 
 
 def _bridge_end(number: int) -> str:

@@ -87,17 +87,18 @@ def interfaces() -> dict[str, str]:
     return found
 
 
-def counters(interface: str) -> list[int]:
-    """Bytes that an interface has received and sent."""
-    folder = Path("/sys/class/net") / interface / "statistics"
-    if folder.is_dir():
-        return [int((folder / name).read_text()) for name in ("rx_bytes", "tx_bytes")]
-    for line in Path("/proc/net/dev").read_text().splitlines():
-        name, _, rest = line.partition(":")
+def counters(interface: str, process: str = "self") -> list[int]:
+    """Bytes that an interface has received and sent, in the network of a process.
+
+    (/sys would show the network of whoever mounted it.)
+    """
+    path = Path(f"/proc/{process}/net/dev")
+    for line in path.read_text().splitlines():
+        name, _, values = line.partition(":")
         if name.strip() == interface:
-            fields = rest.split()
+            fields = values.split()
             return [int(fields[0]), int(fields[8])]
-    raise OSError(f"there is no interface {interface}")
+    raise OSError(f"no interface {interface} in {path}")
 
 
 def free_ports(address: str, count: int) -> list[int]:

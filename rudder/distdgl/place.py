@@ -9,6 +9,7 @@ from typing import Any
 
 from rudder.cluster.hosts import Cluster
 from rudder.cluster.hostsfile import HostLine, read_hosts
+from rudder.cluster.remote import RemoteCluster
 from rudder.cluster.ssh import SshCluster
 from rudder.distdgl.hosting import emulated
 from rudder.errors import HostsFileError, UsageError
@@ -89,10 +90,10 @@ class ClusterPlace:
         """The cluster, not yet entered."""
         if not self.real:
             return emulated(parts, rate)
-        return self.ssh()
+        return self.remote()
 
-    def ssh(self) -> SshCluster:
-        """The hosts of the hosts file."""
+    def remote(self) -> RemoteCluster:
+        """The real hosts, not yet entered."""
         if self.data is None:
             raise UsageError("hosts of a hosts file need a data directory to be copied from")
         return SshCluster(

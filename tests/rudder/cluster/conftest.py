@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -98,3 +101,17 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traces]:
     monkeypatch.setenv(made.VARIABLE, made.mark)
     yield made
     made.assert_gone()
+
+
+@pytest.fixture(scope="session")
+def sshd() -> ModuleType:
+    """Emulated hosts with a real sshd each: the module ``sshd_hosts``."""
+    spec = importlib.util.spec_from_file_location("sshd_hosts", HERE / "sshd_hosts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    missing = [name for name in ("/usr/sbin/sshd", "/usr/bin/rsync") if not Path(name).exists()]
+    assert not missing, f"tests of hosts over ssh need {', '.join(missing)}: {module.INSTALL}"
+    return module

@@ -1,0 +1,160 @@
+"""Hosts over ssh: a real sshd in every emulated host, a launcher on one more."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rudder.cluster import Role
+
+pytestmark = pytest.mark.cluster
+
+DRIVER = Path(__file__).with_name("ssh_driver.py")
+IN_TIME = 15.0
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, sshd: Any) -> Iterator[Any]:
+    with sshd.sshd_hosts(tmp_path_factory.mktemp("ssh"), 2) as hosts:
+        yield hosts
+
+
+def drive(pair: Any, sshd: Any, name: str, script: str, traces: Any, hosts: Path) -> Any:
+    """Start the driver on the launcher's host; its roles carry the test's mark."""
+    task = {
+        "folder": str(pair.folder), "hosts": str(hosts), "config": str(pair.config),
+        "script": script, "name": name, "env": {traces.VARIABLE: traces.mark},
+    }  # fmt: skip
+    role = Role(
+        host=pair.count,
+        kind="driver",
+        index=0,
+        log=pair.folder / "unused.log",
+        argv=(sys.executable, "-I", str(DRIVER), json.dumps(task)),
+        env={traces.VARIABLE: ""},
+    )
+    return sshd.Run(pair.cluster.spawn(role), pair.folder / f"{name}.out")
+
+
+def wait_for_roles(run: Any, traces: Any, count: int, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while len(traces.pids()) < count:
+        assert run.process.poll() is None, run.read()
+        assert time.monotonic() < deadline, run.read()
+        time.sleep(0.05)
+
+
+def test_train_runs_on_hosts_that_share_nothing(pair: Any) -> None:
+    home = pair.folder / "home"
+    home.mkdir()
+    run = pair.start(
+        "train", "sbm:nodes=2000", "--hosts", str(pair.hosts_file()), "--ssh-config",
+        str(pair.config), "--home", str(home), "--no-track", "--epochs", "1", "--json", "--quiet",
+    )  # fmt: skip
+    assert run.wait(240) == 0, run.text
+    shown = json.loads(run.text[run.text.index("{") :])
+    assert shown["parts"] == 2
+    assert shown["hits"] + shown["misses"] == shown["remote_sampled"] > 0
+    assert 0 < shown["test_metric"] <= 1
+    for host in range(2):
+        folder = next(pair.data(host).glob("partitions/*"))
+        assert (folder / f"part{host}" / "graph.dgl").is_file()
+        assert not (folder / f"part{1 - host}").exists()
+        assert not list(pair.data(host).glob("runs/*/ranks/*"))  # they have come back
+    saved = json.loads(next(home.glob("runs/*/run.json")).read_text())
+    moved = saved["details"]["host_counters"]
+    assert all(counter["tx_bytes"] > shown["bytes_fetched"] / 4 for counter in moved)
+
+
+def test_every_problem_of_every_host_is_listed_before_anything_starts(pair: Any) -> None:
+    bare = sys._base_executable  # type: ignore[attr-defined]  # has neither DGL nor Rudder
+    first, second = (host.address for host in pair.cluster.hosts[:2])
+    lines = [
+        f"ann@{first}:{pair.port} python={bare}",
+        f"ann@{second}:{pair.port} python=/no/python",
+        f"ann@{second.rpartition('.')[0]}.77:{pair.port} ssh={second}",
+        f"ann@{second.rpartition('.')[0]}.78:1 ssh={first}",
+    ]
+    hosts = pair.hosts_file(lines, "wrong.txt")
+    home = pair.folder / "home-of-doctor"
+    options = ["--hosts", str(hosts), "--ssh-config", str(pair.config), "--home", str(home)]
+    run = pair.start("doctor", "--json", *options)
+    assert run.wait(60) == 1
+    rows = json.loads(run.text[run.text.index("[") :])
+    wrong = {row["name"].partition(" ")[0]: [] for row in rows}  # type: ignore[var-annotated]
+    for row in rows:
+        if row["ok"] is False:
+            wrong[row["name"].partition(" ")[0]].append(row["found"])
+            assert row["advice"]
+    assert "no interpreter /no/python there" in " ".join(wrong["host1"])
+    assert "nothing listens at its ssh port" in " ".join(wrong["host3"])
+    assert "no interface there has the address" in " ".join(wrong["host2"])
+    for missing in ("dgl is missing", "torch is missing", f"{bare} has no Rudder"):
+        assert missing in " ".join(wrong["host0"])
+    run = pair.start("train", "sbm:nodes=2000", "--no-track", *options)
+    assert run.wait(60) == 1
+    for host in range(4):
+        assert f"host{host} (" in run.text
+    assert "nothing was started" in run.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
+def test_the_end_of_the_launcher_is_the_end_of_everything(
+    pair: Any, sshd: Any, traces: Any, number: int
+) -> None:
+    script = "sleep 300 & (setsid sleep 300 &) ; sleep 300"
+    run = drive(pair, sshd, f"end-{number}", script, traces, pair.hosts_file())
+    wait_for_roles(run, traces, 8)
+    run.process.send_signal(number)
+    run.wait(IN_TIME)
+    traces.assert_gone(seconds=IN_TIME)
+
+
+def test_a_lost_connection_ends_the_job_and_names_the_host(
+    pair: Any, sshd: Any, traces: Any
+) -> None:
+    run = drive(pair, sshd, "lost", "sleep 300", traces, pair.hosts_file())
+    wait_for_roles(run, traces, 2)
+    address = pair.cluster.hosts[1].address
+    clients = clients_of(pair, address)
+    assert clients
+    for pid in clients:
+        os.kill(pid, signal.SIGKILL)
+    assert run.wait(IN_TIME) == 1
+    assert f"host1 ({address}): the connection ended" in run.text
+    traces.assert_gone(seconds=IN_TIME)
+
+
+def test_two_jobs_at_once_do_not_meet(pair: Any, sshd: Any, traces: Any) -> None:
+    hosts = pair.hosts_file()
+    script = "test ! -e /dev/shm/mine && echo {0} >/dev/shm/mine && sleep 3 && cat /dev/shm/mine"
+    runs = [
+        drive(pair, sshd, name, script.format(name), traces, hosts) for name in ("one", "other")
+    ]
+    assert [run.wait(60) for run in runs] == [0, 0]
+    for name in ("one", "other"):
+        for host in range(2):
+            assert (pair.folder / f"{name}-{host}.log").read_text() == f"{name}\n"
+    assert runs[0].text.splitlines()[-1] != runs[1].text.splitlines()[-1]  # ports of their own
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def clients_of(pair: Any, address: str) -> list[int]:
+    """The ssh clients that a launcher of these hosts has started towards one of them."""
+    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    needles = ("ssh ", str(pair.config), f" {address} ")
+    return [pid for pid in pids if all(needle in command_of(pid) for needle in needles)]
