@@ -8,15 +8,18 @@ from typing import Annotated
 
 import typer
 
-from rudder.cli.options import AsJson, Plugins, plugin_files
+from rudder.cli.options import AsJson, HomeDir, Plugins, plugin_files
 from rudder.cli.output import emit, say
 from rudder.errors import ConformanceError
+from rudder.home import Home
+from rudder.spec import Spec
 
 
 def check(
     controller: Annotated[
         str, typer.Argument(metavar="NAME", help="controller spec, NAME:key=value,…")
     ],
+    home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
 ) -> None:
@@ -25,8 +28,10 @@ def check(
     Ends with 1 when a check failed.
     """
     from rudder.conformance import check_controller
+    from rudder.model.find import locate
 
-    records = check_controller(controller, plugin_files())
+    found = locate(Spec.parse(controller), Home.resolve(home))
+    records = check_controller(found, plugin_files())
     emit(
         [{"name": r.check, **dataclasses.asdict(r)} for r in records],
         as_json=as_json,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,15 @@ def test_check(cli: Cli, tmp_path: Path) -> None:
     assert refused.code == 2
     assert "interval must be a whole number from 1" in refused.err
     assert refused.out == ""
+
+
+def test_check_finds_models_of_the_data_directory(
+    cli: Cli, tmp_path: Path, repository: Path
+) -> None:
+    shipped = repository / "training_ml" / "models" / "logistic"
+    shutil.copytree(shipped, tmp_path / "elsewhere" / "models" / "mine")
+    home = tmp_path / "elsewhere"
+    assert cli("check", "logistic:model=mine", "--home", home).code == 0
+    missing = cli("check", "logistic:model=mine")
+    assert missing.code == 2
+    assert "no model" in missing.err
