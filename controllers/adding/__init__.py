@@ -1,0 +1,1 @@
+"""A plug-in file, as README.md shows it; nothing here is registered by itself."""
