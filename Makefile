@@ -59,7 +59,7 @@ models: $(VENV)/.all
 
 # Stamps: what .venv holds. An editable installation and the wheel replace each other.
 $(VENV)/.wheel: $(PINS) $(SOURCES)
-	.ci/environment.sh wheel
+	.ci/environment.sh wheel classifiers,llm
 	@rm -f $(VENV)/.all
 	@touch $@
 

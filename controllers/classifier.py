@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from rudder import Capabilities, Controller, Decision, Observation, Past, Task
-from rudder.errors import ControllerError, SpecError
+from rudder.errors import ControllerError, ModelError, SpecError
 from rudder.model import FittedModel, find_model
+
+if TYPE_CHECKING:
+    from rudder.cluster.doctor import Check
 
 _Vector = npt.NDArray[np.float64]
 _REMEMBERED = 64
@@ -80,6 +85,17 @@ class Classifier(Controller):
 
     def _close(self) -> None:
         self._fitted = None
+
+    def _needs(self) -> Iterator[Check]:
+        from rudder.cluster.doctor import Check
+
+        try:
+            manifest = FittedModel.load(find_model(self.model)).manifest
+        except (ModelError, ImportError) as error:
+            advice = "pip install 'rudder-gnn[classifiers]'"
+            yield Check(f"model {self.model}", False, str(error), advice)
+        else:
+            yield Check(f"model {self.model}", True, f"{manifest.spec.name}, can be read")
 
     def _told(self, fitted: FittedModel, p_replace: float, vector: _Vector, inside: bool) -> str:
         told = f"p(replace) {p_replace:.3f} against {self._limit:g}"
