@@ -223,7 +223,9 @@ def _show(found: dict[str, Any]) -> None:
         f"runs for headroom; {found['run_now']} of them run now, in {words(found['seconds'])}; "
         f"{found['failed']} failed"
     )
-    say(f"{found['folder']}: 'rudder report {found['sweep']}' makes a page of it")
+    say(f"{found['folder']}; next: 'rudder report {found['sweep']}' ranks and draws it")
+    if found["mlflow_run_id"] is not None:
+        say("its runs in MLflow: 'rudder ui'")
 
 
 def _parts(given: Sequence[str] | None) -> list[str]:

@@ -30,22 +30,37 @@ def report(
             metavar="DIR", help="where the report goes", show_default="report/ of the sweep"
         ),
     ] = None,
+    track: Annotated[
+        bool, typer.Option(help="put the report and its figures onto the sweep's run in MLflow")
+    ] = True,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Write a sweep's report: one HTML page, the same as Markdown, and its numbers as JSON."""
+    """Write a sweep's report: one HTML page, the same as Markdown, and its numbers as JSON.
+
+    A sweep that MLflow knows gets them too, on its own run.
+    """
     from .report.source import find_study
+    from .report.tracked import report_files, robustness
     from .report.write import write_report
+    from .tracking import add_to_parent
 
     place = Home.resolve(home)
     study, folder = find_study(place, sweep)
     into = out.expanduser().resolve() if out is not None else folder / "report"
     files = write_report(study, into, place.root)
+    sent = None
+    if track:
+        sent = add_to_parent(
+            place, folder, metrics=robustness(study), files=report_files(files),
+            tags={"report": "report/report.html"},
+        )  # fmt: skip
+    run_id = None if sent is None else sent.run_id
     if as_json:
-        emit({**study.to_dict(), "files": files}, as_json=True)
+        emit({**study.to_dict(), "files": files, "mlflow_run_id": run_id}, as_json=True)
         return
     idle = [fact.name for fact in study.facts if not fact.decides]
     emit(_leaderboard(study), as_json=False, title=f"{study.name}: by rows fetched")
@@ -54,6 +69,8 @@ def report(
     if study.failures:
         say(f"{len(study.failures)} of {len(study.cells)} cells failed")
     emit(files, as_json=False)
+    if run_id is not None:
+        say(f"the report and its figures are on the run {run_id} in MLflow: 'rudder ui'")
 
 
 def _leaderboard(study: Study) -> list[dict[str, Any]]:

@@ -42,8 +42,11 @@ class Agent(Controller):
 
     tags = Capabilities(llm=True, paths=("memory",))
 
-    def __init__(self, memory: str = ""):
-        self.memory = memory
+    def __init__(self, memory: str = "", ballast_mb: int = 0):
+        self.memory, self.ballast_mb = memory, ballast_mb
+
+    def _reset(self, task):
+        self.ballast = b"x" * (self.ballast_mb * 1_000_000)
 
     def _decide(self, observation):
         return Decision(replace=observation.minibatch % 3 == 0)

@@ -36,12 +36,13 @@ def test_a_failure_is_shown_and_the_exit_code_is_1(
 ) -> None:
     arguments = [
         "evaluate", str(suite), "-c", "static,no-start:batch_size=20", "--seeds", "2",
-        "--seeds-of", "no-start:batch_size=20=1", "--home", str(home.root), "--plugin",
+        "--seeds-of", "no-start=1", "--home", str(home.root), "--plugin",
         plugin.path, "--no-track",
     ]  # fmt: skip
     assert main(arguments) == 1
     printed = capsys.readouterr()
     assert printed.out.index("What timing can save") < printed.out.index("Means over")
+    assert "next: 'rudder report tiny'" in printed.err
     assert "failed: no-start:batch_size=20, batch, seed 1000: " in printed.err
     assert "no such batch size here" in printed.err
     assert main([*arguments, "--json"]) == 1
@@ -60,6 +61,7 @@ def test_a_failure_is_shown_and_the_exit_code_is_1(
         (["--splits", "ood_bufer"], "did you mean 'ood_buffer'"),
         (["--seeds-of", "static"], "write CONTROLLER=NUMBER"),
         (["--seeds-of", "always=3"], "seeds are given for always"),
+        (["-c", "fixed:interval=3", "--seeds-of", "fixed:interval=4=3"], "given for fixed:inter"),
     ],
 )
 def test_typos(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rudder_eval.tracking import add_to_parent
 
+from rudder.cli.app import main
 from rudder.home import Home
 from rudder.plugins import PluginFile
 from rudder.result import RunResult
@@ -78,6 +81,39 @@ def test_figures_and_a_report_come_onto_the_parent(home: Home, tmp_path: Path) -
         assert client.list_artifacts(outcome.parent, "report/figures")
     untracked = run(home, ["static"], "plain", seeds=1, name="untracked")
     assert add_to_parent(home, untracked.sweep.folder, metrics=metrics) is None
+
+
+def test_a_report_is_on_the_run_of_its_sweep(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = run(home, ["static", "fixed:interval=3"], "plain", "large", seeds=1, track=True)
+    given = ["report", "--home", str(home.root)]
+    assert main(given) == 0
+    assert f"are on the run {outcome.parent} in MLflow" in capsys.readouterr().err
+    assert main([*given, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["mlflow_run_id"] == outcome.parent
+    (parent,) = search(home, "tags.kind = 'sweep'")
+    assert parent.info.status == "FINISHED"
+    metrics = parent.data.metrics
+    for one in told["ranking"]:
+        name = re.sub("[=()]", "_", one["controller"])
+        assert metrics[f"communication/{name}"] == pytest.approx(one["mean"]["mean"])
+        assert metrics[f"place_best/{name}"] == one["best"]
+    for one in told["id_ood"]:
+        name = re.sub("[=()]", "_", one["controller"])
+        assert metrics[f"gap_regret_to_timing_oracle/{name}"] == pytest.approx(one["gap"]["mean"])
+    assert {"headroom/plain", "headroom/large"} <= set(metrics)
+    counted = [metrics[f"claims_{v}"] for v in ("supported", "not_supported", "not_testable")]
+    assert sum(counted) == len(told["claims"])
+    assert metrics["cells_finished"] == len(outcome.cells)  # what was there stays
+    with Tracker(home).store.session() as client:
+        names = {item.path for item in client.list_artifacts(outcome.parent, "report")}
+        path = client.download_artifacts(outcome.parent, parent.data.tags["report"])
+    assert names == {f"report/{n}" for n in ("report.html", "report.md", "report.json", "figures")}
+    assert Path(path).read_bytes() == Path(told["files"]["html"]).read_bytes()
+    assert main([*given, "--no-track", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mlflow_run_id"] is None
 
 
 def test_a_store_that_is_away_gets_all_of_it_later(home: Home) -> None:

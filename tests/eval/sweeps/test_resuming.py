@@ -27,10 +27,10 @@ _MAIN = "import sys; from rudder.cli.app import main; sys.exit(main())"
 CONTROLLERS = "static,always,fixed:interval=3,agent,timing-oracle"
 
 
-def command(home: Path, suite: Path, plugin: str) -> list[str]:
+def command(home: Path, suite: str, controllers: str, *more: str) -> list[str]:
     return [
-        sys.executable, "-I", "-c", _MAIN, "evaluate", str(suite), "-c", CONTROLLERS, "--seeds",
-        "2", "--home", str(home), "--plugin", plugin, "--json",
+        sys.executable, "-I", "-c", _MAIN, "evaluate", suite, "-c", controllers, "--seeds", "2",
+        "--home", str(home), "--json", *more,
     ]  # fmt: skip
 
 
@@ -47,24 +47,16 @@ def finished(path: Path) -> dict[str, str]:
     return {c.cell: c.run_id for c in read_cells(path) if c.finished} if path.exists() else {}
 
 
-def test_killed_three_times(home: Home, plugin: PluginFile, tmp_path: Path) -> None:
-    suite = tmp_path / "tiny.toml"
-    lines = [f"{k} = {json.dumps(v)}" for k, v in BASE.items()]
-    lines = ["[base]", *lines]
-    for name, fields in SCENARIOS.items():
-        lines += [f"[scenarios.{name}]", *(f"{k} = {json.dumps(v)}" for k, v in fields.items())]
-    suite.write_text("\n".join(lines))
-    whole = tmp_path / "whole"
-    shutil.copytree(home.root, whole)
+def killed_three_times(arguments: list[str], cells: Path, most: int) -> tuple[dict[str, str], str]:
+    """Kill a sweep within its next ``most`` cells, three times, then let it end.
+
+    Returns the run ids by cell that had finished when it was last killed, and what it printed.
+    """
     draw = random.Random()
-    cells = home.sweeps / "tiny" / CELLS
     before: dict[str, str] = {}
     for _ in range(3):
-        process = subprocess.Popen(
-            command(home.root, suite, plugin.path), stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
-        target = written(cells) + draw.randint(1, 25)
+        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, start_new_session=True)
+        target = written(cells) + draw.randint(1, most)
         while written(cells) < target and process.poll() is None:
             time.sleep(0.005)
         time.sleep(draw.random() / 5)
@@ -73,18 +65,61 @@ def test_killed_three_times(home: Home, plugin: PluginFile, tmp_path: Path) -> N
         now = finished(cells)
         assert before.items() <= now.items()
         before = now
-    last = subprocess.run(
-        command(home.root, suite, plugin.path), capture_output=True, text=True, check=False
+    return before, whole(arguments)
+
+
+def whole(arguments: list[str]) -> str:
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_killed_three_times(home: Home, plugin: PluginFile, tmp_path: Path) -> None:
+    suite = tmp_path / "tiny.toml"
+    lines = [f"{k} = {json.dumps(v)}" for k, v in BASE.items()]
+    lines = ["[base]", *lines]
+    for name, fields in SCENARIOS.items():
+        lines += [f"[scenarios.{name}]", *(f"{k} = {json.dumps(v)}" for k, v in fields.items())]
+    suite.write_text("\n".join(lines))
+    other = tmp_path / "other"
+    shutil.copytree(home.root, other)
+    more = ("--plugin", plugin.path)
+    cells = home.sweeps / "tiny" / CELLS
+    before, last = killed_three_times(
+        command(home.root, str(suite), CONTROLLERS, *more), cells, most=25
     )
-    assert last.returncode == 0, last.stderr
     assert before.items() <= finished(cells).items()
-    unbroken = subprocess.run(
-        command(whole, suite, plugin.path), capture_output=True, text=True, check=False
-    )
-    assert table(last.stdout) == table(unbroken.stdout)
-    assert json.loads(last.stdout)["cells"] == 5 * 3 * 2
-    assert set(finished(cells)) == set(finished(whole / "sweeps" / "tiny" / CELLS))
+    unbroken = whole(command(other, str(suite), CONTROLLERS, *more))
+    assert table(last) == table(unbroken)
+    assert json.loads(last)["cells"] == 5 * 3 * 2
+    assert set(finished(cells)) == set(finished(other / "sweeps" / "tiny" / CELLS))
     _check_mlflow(home, read_cells(cells))
+
+
+@pytest.mark.full
+@pytest.mark.llm
+def test_classifiers_and_an_agent_killed_three_times(tmp_path: Path) -> None:
+    """The controllers of the whole ``quick`` sweep, in two of its scenarios."""
+    agent = "smollm2-135m:latency_s=2"
+    controllers = f"none,static,always,fixed,threshold,xgboost,mlp,svm,tabnet,{agent},timing-oracle"
+    more = ["--seeds-of", "smollm2-135m=1"]
+    for name in ("held-coarse", "batch-size"):
+        more += ["--scenarios", name]
+    home, other = tmp_path / "home", tmp_path / "other"
+    for root in (home, other):
+        root.mkdir()
+    unbroken = whole(command(other, "quick", controllers, *more))
+    for kind in ("graphs", "partitions", "traces"):
+        if (other / kind).is_dir():
+            shutil.copytree(other / kind, home / kind)
+    cells = home / "sweeps" / "quick" / CELLS
+    before, last = killed_three_times(command(home, "quick", controllers, *more), cells, most=30)
+    assert before.items() <= finished(cells).items()
+    assert table(last) == table(unbroken)
+    assert json.loads(last)["cells"] == 10 * 2 * 2 + 1 * 2 * 1
+    assert json.loads(last)["failed"] == 0
+    assert set(finished(cells)) == set(finished(other / "sweeps" / "quick" / CELLS))
+    _check_mlflow(Home.resolve(home), read_cells(cells))
 
 
 def _check_mlflow(home: Home, cells: list[Any]) -> None:

@@ -1,0 +1,82 @@
+"""What an answer costs: time on the replays' clock, and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from rudder_eval import memory
+from rudder_eval.cells import Cell
+from rudder_eval.machines import bundled
+from rudder_eval.runner import Outcome
+
+from rudder.cli.app import main
+from rudder.home import Home
+from rudder.plugins import PluginFile
+from rudder.spec import Spec
+
+from .conftest import run
+
+
+def of(outcome: Outcome, controller: str) -> Cell:
+    (found,) = (c for c in outcome.cells if c.controller == controller)
+    return found
+
+
+def test_an_answer_takes_time_on_a_calibrated_clock(home: Home, plugin: PluginFile) -> None:
+    one = "agent:latency_s=0.08"
+    outcome = run(home, ["agent", one], "plain", seeds=1, plugins=[plugin], controls=False)
+    at_once, later = of(outcome, "agent"), of(outcome, one)
+    minibatches = at_once.value("asked") or 0
+    assert 0 < (later.value("asked") or 0) < minibatches / 3
+    assert later.value("latency_p50_s") == 0.08
+    seconds = at_once.value("epoch_seconds") or 0
+    assert seconds > bundled().train_fixed_s
+
+    slow = dataclasses.replace(bundled(), train_fixed_s=10 * bundled().train_fixed_s)
+    slower = run(
+        home, ["agent", one], "plain", seeds=1, plugins=[plugin], controls=False, machine=slow
+    )
+    assert slower.run_now == len(slower.cells)  # another clock, other cells
+    assert (of(slower, one).value("asked") or 0) > (later.value("asked") or 0)
+    assert (of(slower, "agent").value("epoch_seconds") or 0) > seconds
+    for cell in slower.cells:  # at no latency the rows are the same
+        if cell.controller != one:
+            assert cell.value("fetched") == of(outcome, cell.controller).value("fetched")
+
+
+def test_memory_is_what_a_controller_adds_and_is_measured_once(
+    home: Home, plugin: PluginFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heavy = "agent:ballast_mb=120"
+    asked = ["agent", heavy, "static", "timing-oracle"]
+    outcome = run(home, asked, "plain", seeds=1, plugins=[plugin])
+    light, full = (of(outcome, name).value("memory_mb") for name in ("agent", heavy))
+    assert light is not None
+    assert full is not None
+    assert 100 < full - light < 140
+    assert of(outcome, "static").value("memory_mb") == 0
+    rest = [c for c in outcome.cells if c.family in ("oracle", "control", "constant")]
+    assert rest
+    assert all(c.summary["memory_mb"] is None for c in rest)
+
+    def never(spec: Spec, plugins: tuple[PluginFile, ...]) -> float:
+        raise AssertionError(f"{spec} is known")
+
+    monkeypatch.setattr(memory, "added_mb", never)
+    more = run(home, asked, "plain", seeds=2, plugins=[plugin])
+    assert {c.value("memory_mb") for c in more.cells if c.controller == heavy} == {full}
+
+
+def test_memory_of_one_that_cannot_answer_is_not_known(plugin: PluginFile) -> None:
+    assert memory.added_mb(Spec("no-start", {"batch_size": 200}), (plugin,)) is None
+    assert memory.added_mb(Spec("dying"), (plugin,)) is not None  # it dies of odd seeds alone
+
+
+def test_a_calibration_that_is_none_is_wrong_use(
+    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["evaluate", "quick", "-c", "static", "--home", str(home.root), "--time"]
+    assert main([*arguments, str(tmp_path / "nowhere.json")]) == 2
+    assert "nowhere.json" in capsys.readouterr().err
