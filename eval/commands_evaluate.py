@@ -201,8 +201,16 @@ def table(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _mean(cells: Sequence[Cell], key: str) -> float | None:
-    values = [value for cell in cells if (value := cell.value(key)) is not None]
+    values = [value for cell in cells if (value := _value(cell, key)) is not None]
     return sum(values) / len(values) if values else None
+
+
+def _value(cell: Cell, key: str) -> float | None:
+    """A real run has no bounds beside it, but its own counts."""
+    value, fetched, sampled = (cell.value(name) for name in (key, "fetched", "remote_sampled"))
+    if value is None and key == _MEANS["communication"] and fetched is not None and sampled:
+        return fetched / sampled
+    return value
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rudder_eval.board import Remaining, words
 from rudder_eval.cells import Cell
+from rudder_eval.commands_evaluate import table
 from rudder_eval.headroom import NOTHING, Bounds, headroom_table
 from rudder_eval.sweep import Planned
 
@@ -84,6 +85,20 @@ def test_headroom_is_the_best_constant_schedule_beside_the_oracle() -> None:
     assert bounds.beside(150)["regret_to_timing_oracle"] == 1.5
     assert Bounds.of({"never": 120, "always": None}, 100).headroom is None
     assert Bounds.of({"never": 120}, None).headroom is None
+
+
+def test_real_runs_have_a_communication_too() -> None:
+    def cell(seed: int, **summary: float) -> Cell:
+        return Cell(
+            str(seed), "plain", "id_val", "static", "baseline", seed, "finished", engine="distdgl",
+            summary=summary,
+        )  # fmt: skip
+
+    cells = [cell(0, fetched=20, remote_sampled=50), cell(1, fetched=30, remote_sampled=50)]
+    (row,) = table(cells)
+    assert row["communication"] == pytest.approx(0.5)
+    (other,) = table([cell(0, fetched=20, remote_sampled=50, communication_vs_no_buffer=0.3)])
+    assert other["communication"] == 0.3
 
 
 def test_below_two_percent_there_is_nothing_to_decide() -> None:
