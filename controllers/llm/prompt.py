@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 TEMPLATES = Path(__file__).parent / "templates"
-OPTIONAL = ("rules", "graph", "glossary", "shots", "history", "reward", "window")
+OPTIONAL = ("rules", "graph", "glossary", "examples", "shots", "history", "reward", "window")
 """Parts that an ablation may leave out; ``reward`` is a part of the history."""
 
 
@@ -48,7 +48,7 @@ class Template:
     """A prompt's texts, from a file.
 
     Attributes:
-        name: of the file, with its version: ``steer-v1``.
+        name: of the file, with its version: ``steer-v2``.
         static, dynamic: texts of the parts by name, in order.
         digest: SHA-256 over the file, 16 hex digits.
     """
@@ -99,7 +99,7 @@ class PromptBuilder:
         template: Template,
         facts: Facts,
         *,
-        style: words.Style = "both",
+        style: words.Style = "words",
         without: Sequence[str] = (),
         count_tokens: Callable[[str], int],
         budget: int,
@@ -116,10 +116,11 @@ class PromptBuilder:
         self._environment = _environment()
         self.static = self._render(template.static, {"facts": facts})
         self._static_tokens = count_tokens(self.static)
+        self._oldest = -1
 
     def build(self, observation: Observation, shots: Sequence[Example] = ()) -> Prompt:
         """The prompt of one question."""
-        history = [_line(past) for past in observation.history]
+        history = [_line(past) for past in self._recent(observation.history)]
         shots = list(shots)
         while True:
             dynamic = self._render(
@@ -145,6 +146,16 @@ class PromptBuilder:
                     f"{self._static_tokens + self._count_tokens(dynamic)} tokens, more than the "
                     f"budget of {self._budget}; raise budget, or choose a shorter template"
                 )
+
+    def _recent(self, history: Sequence[Past]) -> list[Past]:
+        """The newer part of a history: whenever its oldest line has to go, half of them go.
+
+        In between lines are only appended, so that a model can read on from the prompt before.
+        """
+        if history and self._oldest < history[0].minibatch:
+            newest_half = 0 if self._oldest < 0 else len(history) // 2
+            self._oldest = history[newest_half].minibatch
+        return [past for past in history if past.minibatch >= self._oldest]
 
     def _render(self, parts: Mapping[str, str], context: Mapping[str, Any]) -> str:
         from jinja2 import TemplateError

