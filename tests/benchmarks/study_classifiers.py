@@ -112,12 +112,12 @@ def table(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "regret to MIN": statistics.fmean(r["regret"] for r in runs),
             "regret to oracle": statistics.fmean(r["regret_to_oracle"] for r in runs),
             "replaces": statistics.fmean(r["replace_share"] or 0.0 for r in runs),
-            "against the best rule, %": _difference(cells, name, None),
+            "against the best rule, %": difference(cells, name, None),
         }
         learnt = f"{name}: rate" in cells[0]["runs"]
-        row["against its rate, %"] = _difference(cells, name, f"{name}: rate") if learnt else "–"
+        row["against its rate, %"] = difference(cells, name, f"{name}: rate") if learnt else "–"
         row["against its order, %"] = (
-            _difference(cells, name, f"{name}: shuffled") if learnt else "–"
+            difference(cells, name, f"{name}: shuffled") if learnt else "–"
         )
         row["answers changed"] = statistics.fmean(r["changed"] for r in runs) if learnt else None
         row["outside support"] = (
@@ -137,7 +137,7 @@ def labels_table(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "with other labels": statistics.fmean(
                 c["runs"][f"{name} (other labels)"]["communication"] for c in cells
             ),
-            "difference, %": _difference(cells, name, f"{name} (other labels)"),
+            "difference, %": difference(cells, name, f"{name} (other labels)"),
             "replaces": statistics.fmean(c["runs"][name]["replace_share"] for c in cells),
             "replaces, other labels": statistics.fmean(
                 c["runs"][f"{name} (other labels)"]["replace_share"] for c in cells
@@ -151,7 +151,7 @@ def _names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(cells[0]["runs"])
 
 
-def _difference(cells: Sequence[Mapping[str, Any]], name: str, other: str | None) -> str:
+def difference(cells: Sequence[Mapping[str, Any]], name: str, other: str | None) -> str:
     """Rows fetched more (+) or less (-) than another, in percent: mean and 95 % interval.
 
     Seeds are the sample: each one's value is the mean over its scenarios. ``None`` = the rule that
