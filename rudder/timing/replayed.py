@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,10 @@ from rudder.timing.machine import Machine
 from rudder.timing.phases import Load, phases
 from rudder.timing.traffic import Traffic
 from rudder.trace import Trace, TraceRow
+
+_ANY, _MANY = 1e-9, 1e7
+"""Rows of which next to none, and all but a bucketful, are on the link."""
+_KEPT = 4096
 
 
 class CalibratedTime(TimeModel):
@@ -38,6 +44,7 @@ class CalibratedTime(TimeModel):
         self._gradients = gradient_bytes
         traffic = Traffic.of(trace)
         self._contention = traffic.contention()
+        self._kept: dict[tuple[int, int], _Minibatch] = {}
         # Bytes of sampling per remote node: with depth, those of the mean rank count for all.
         rows = traffic.rows.sum(axis=1)
         own = rows if scenario.prefetch_depth == 0 else np.full_like(rows, rows.mean())
@@ -45,19 +52,29 @@ class CalibratedTime(TimeModel):
         self._sampling_row_bytes = even * machine.sampling_row_bytes
 
     def sample_s(self, rank: int, traced: TraceRow) -> float:
-        return self._phases(rank, traced, 0)[0]
+        return self._minibatch(rank, traced).sample_s
 
     def fetch_s(self, rank: int, traced: TraceRow, fetched: int) -> float:
-        return self._phases(rank, traced, fetched)[1]
+        return self._minibatch(rank, traced).fetch_s(fetched)
 
     def compute_s(self, rank: int, traced: TraceRow) -> float:
-        return self._phases(rank, traced, 0)[2]
+        return self._minibatch(rank, traced).compute_s
 
-    def _phases(self, rank: int, traced: TraceRow, fetched: int) -> tuple[float, float, float]:
+    def _minibatch(self, rank: int, traced: TraceRow) -> _Minibatch:
+        """Kept for a while: an oracle asks for the same minibatches over and over."""
+        key = rank, traced.step
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._modelled(rank, traced)
+            if len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def _modelled(self, rank: int, traced: TraceRow) -> _Minibatch:
         remote = len(traced.remote_ids)
         load = Load(
             nodes=_number(traced.local + remote),
-            fetched=_number(fetched),
+            fetched=_number([0, _ANY, _MANY, 2 * _MANY]),
             sampling_bytes=_number(remote * self._sampling_row_bytes[rank]),
             gradient_bytes=_number(self._gradients),
             row_bytes=self._row_bytes,
@@ -65,10 +82,38 @@ class CalibratedTime(TimeModel):
             contention=_number(self._contention[rank]),
         )
         found = phases(self._machine, load, self._ranks, self._scenario.prefetch_depth)
-        return float(found.sample_s), float(found.fetch_s), float(found.compute_s)
+        none, some, many, twice = np.broadcast_to(found.fetch_s, 4).tolist()
+        row_s = (twice - many) / _MANY
+        return _Minibatch(
+            float(found.sample_s), float(found.compute_s), none, some, row_s,
+            some + _MANY * row_s - many,
+        )  # fmt: skip
 
 
-def _number(value: float) -> npt.NDArray[np.float64]:
+@dataclass(frozen=True, slots=True)
+class _Minibatch:
+    """Seconds of one minibatch; those of its pull are a line in the rows, but for the first ones.
+
+    Attributes:
+        none_s, some_s: of a pull of nothing, and of one of next to nothing.
+        row_s: of a row.
+        bucket_s: of the rows that the link's bucket lets pass at once.
+    """
+
+    sample_s: float
+    compute_s: float
+    none_s: float
+    some_s: float
+    row_s: float
+    bucket_s: float
+
+    def fetch_s(self, fetched: int) -> float:
+        if not fetched:
+            return self.none_s
+        return self.some_s + max(0.0, fetched * self.row_s - self.bucket_s)
+
+
+def _number(value: float | list[float]) -> npt.NDArray[np.float64]:
     return np.asarray(value, dtype=np.float64)
 
 

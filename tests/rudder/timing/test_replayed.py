@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from rudder.scenario import Scenario
 from rudder.timing import Machine, Traffic, calibrated_time
+from rudder.timing.phases import Load, phases
 from rudder.timing.scale import Shape
 from rudder.trace import Manifest, RankFacts, Trace, TraceRow, TraceWriter, start_trace
 
@@ -72,6 +74,31 @@ def test_pulls_run_ahead(trace: Trace) -> None:
     assert time.sample_s(1, rows[1]) == pytest.approx(6e-3 + 2 * 4e-3 / 3)
     assert time.fetch_s(1, rows[1], 1) == pytest.approx((200e-6 + 40e-3) / 0.5)
     assert time.compute_s(1, rows[1]) == pytest.approx(0.5 + 40e-3 / 0.5)
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize("burst", [0.0, 150.0, 1e4])
+def test_a_pull_takes_what_the_equations_say_whatever_is_fetched(
+    trace: Trace, depth: int, burst: float
+) -> None:
+    """Below, at and above what the bucket lets pass, asked in any order."""
+    machine = dataclasses.replace(
+        MACHINE, burst_bytes=burst, latency_s=0.01, sampling_row_bytes=10.0, model_bytes=30.0
+    )
+    scenario = trace.manifest.scenario.change(prefetch_depth=depth)
+    time = calibrated_time(machine)(trace, scenario)
+    traffic, row = Traffic.of(trace), next(iter(trace.minibatches(0)))
+    sampling = 10.0 * (3 if depth == 0 else 4 / 3)
+    for fetched in (3, 0, 1, 2, 50, 2, 4000):
+        load = Load(
+            nodes=np.array(8.0), fetched=np.array(float(fetched)),
+            sampling_bytes=np.array(sampling), gradient_bytes=np.array(machine.gradient_bytes(3)),
+            row_bytes=92.0, rate=np.array(8.0), contention=np.array(traffic.contention()[0]),
+        )  # fmt: skip
+        wanted = phases(machine, load, 3, depth)
+        assert time.fetch_s(0, row, fetched) == pytest.approx(float(wanted.fetch_s), rel=1e-9)
+        assert time.sample_s(0, row) == float(wanted.sample_s)
+        assert time.compute_s(0, row) == float(wanted.compute_s)
 
 
 @pytest.fixture
