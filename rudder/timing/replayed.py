@@ -29,6 +29,7 @@ class CalibratedTime(TimeModel):
     Args:
         machine: calibration.
         trace: replayed.
+        traffic: of the trace.
         scenario: of the replay.
         gradient_bytes: that one rank sends per minibatch.
     """
@@ -36,13 +37,17 @@ class CalibratedTime(TimeModel):
     barrier = True
 
     def __init__(
-        self, machine: Machine, trace: Trace, scenario: Scenario, gradient_bytes: float = 0.0
+        self,
+        machine: Machine,
+        trace: Trace,
+        traffic: Traffic,
+        scenario: Scenario,
+        gradient_bytes: float = 0.0,
     ) -> None:
         self._machine, self._scenario = machine, scenario
         self._row_bytes = float(trace.manifest.feature_bytes)
         self._ranks = trace.manifest.ranks
         self._gradients = gradient_bytes
-        traffic = Traffic.of(trace)
         self._contention = traffic.contention()
         self._kept: dict[tuple[int, int], _Minibatch] = {}
         # Bytes of sampling per remote node: with depth, those of the mean rank count for all.
@@ -118,11 +123,13 @@ def _number(value: float | list[float]) -> npt.NDArray[np.float64]:
 
 
 def calibrated_time(machine: Machine) -> MakeTime:
-    """What ``ReplayEngine(make_time=…)`` takes."""
+    """What ``ReplayEngine(make_time=…)`` takes; a trace is looked through once, for all replays."""
+    last: list[tuple[Trace, Traffic]] = []
 
     def make(trace: Trace, scenario: Scenario) -> CalibratedTime:
-        return CalibratedTime(
-            machine, trace, scenario, machine.gradient_bytes(trace.manifest.ranks)
-        )
+        if not last or last[0][0] is not trace:
+            last[:] = [(trace, Traffic.of(trace))]
+        gradients = machine.gradient_bytes(trace.manifest.ranks)
+        return CalibratedTime(machine, trace, last[0][1], scenario, gradients)
 
     return make
