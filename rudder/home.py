@@ -68,6 +68,11 @@ class Home:
         return self._made("sweeps")
 
     @property
+    def batch(self) -> Path:
+        """Batch scripts of Slurm, and the logs of their jobs."""
+        return self._made("batch")
+
+    @property
     def outbox(self) -> Path:
         """Runs that MLflow has not received yet (``rudder sync`` sends them)."""
         return self._made("outbox")

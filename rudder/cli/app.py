@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     With ``--json`` an error is one JSON object with the keys ``error`` and ``message``.
     """
     args = list(sys.argv[1:] if arguments is None else arguments)
-    start()
+    start(args)
     try:
         with sigterm_as_exit():
             result = app(args, prog_name="rudder", standalone_mode=False)

@@ -14,10 +14,13 @@ from rudder.cli.options import (
     Hosts,
     Plugins,
     Quiet,
+    Sbatch,
     SshConfig,
+    Submit,
     Verbose,
 )
 from rudder.cli.output import emit, progress
+from rudder.cli.submit import submit_this
 from rudder.home import Home
 from rudder.scenario import Scenario
 
@@ -48,6 +51,8 @@ def launch(
     hosts: Hosts = None,
     ssh_config: SshConfig = None,
     allow_public: AllowPublic = False,
+    submit: Submit = False,
+    sbatch: Sbatch = None,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
@@ -66,9 +71,13 @@ def launch(
     from rudder.running import new_run_id
 
     place = Home.resolve(home)
-    cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
     given = {"graph": graph, "parts": parts, "trainers": trainers, "rate": rate}
     asked = {name: value for name, value in given.items() if value is not None}
+    if submit:
+        check_use(script, arguments or [])
+        submit_this(hosts, Scenario.make(**asked).parts, sbatch or (), place, as_json)
+        return
+    cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
     checked = Scenario.make(partition_method=partition_method, **cluster.fill_in(asked))
     cluster.check(checked)
     check_use(script, arguments or [])  # partitioning may take long

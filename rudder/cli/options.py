@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -16,6 +17,12 @@ from rudder import plugins
 from rudder.cli.output import log_handler
 
 _loaded: dict[str, plugins.PluginFile] = {}
+_line: list[str] = []
+
+
+def command_line() -> list[str]:
+    """The arguments of ``rudder`` as they were given."""
+    return list(_line)
 
 
 def plugin_files() -> tuple[plugins.PluginFile, ...]:
@@ -23,9 +30,10 @@ def plugin_files() -> tuple[plugins.PluginFile, ...]:
     return tuple(_loaded.values())
 
 
-def start() -> None:
+def start(arguments: Sequence[str] = ()) -> None:
     """Begin a command line: no plug-in file loaded, warnings on stderr."""
     _loaded.clear()
+    _line[:] = arguments
     configure_logging()
 
 
@@ -101,9 +109,9 @@ Hosts = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--hosts",
-        metavar="FILE",
-        help="real hosts over ssh, as a hosts file names them; default: emulated hosts on this "
-        "machine",
+        metavar="FILE|slurm",
+        help="real hosts: over ssh, as a hosts file names them, or those of this Slurm allocation; "
+        "default: emulated hosts on this machine",
         show_default=False,
     ),
 ]
@@ -121,6 +129,24 @@ AllowPublic = Annotated[
     typer.Option(
         "--allow-public",
         help="hosts may have public addresses: whoever reaches their ports can run code as you",
+        show_default=False,
+    ),
+]
+Submit = Annotated[
+    bool,
+    typer.Option(
+        "--submit",
+        help="write a batch script for Slurm that runs this command, and submit it",
+        show_default=False,
+    ),
+]
+Sbatch = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--sbatch",
+        metavar="NAME=VALUE",
+        help="further option of sbatch for --submit, such as time=01:00:00; may be given several "
+        "times",
         show_default=False,
     ),
 ]

@@ -14,12 +14,15 @@ from rudder.cli.options import (
     Hosts,
     Plugins,
     Quiet,
+    Sbatch,
     SshConfig,
+    Submit,
     Verbose,
     plugin_files,
 )
 from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
+from rudder.cli.submit import submit_this
 from rudder.home import Home
 from rudder.result import RunResult
 from rudder.scenario import Scenario
@@ -60,6 +63,8 @@ def train(
     hosts: Hosts = None,
     ssh_config: SshConfig = None,
     allow_public: AllowPublic = False,
+    submit: Submit = False,
+    sbatch: Sbatch = None,
     home: HomeDir = None,
     as_json: AsJson = False,
     plugin: Plugins = None,
@@ -68,7 +73,7 @@ def train(
 ) -> None:
     """Train a GNN on GRAPH with real DistDGL, steered by a controller.
 
-    The hosts are emulated on this machine, or those of --hosts FILE.
+    The hosts are emulated on this machine, or those of --hosts.
     Plain DistDGL is --controller none --prefetch-depth 0.
     """
     from rudder.distdgl.engine import DistDGLEngine
@@ -78,6 +83,9 @@ def train(
     from rudder.tracking import Tracker
 
     place = Home.resolve(home)
+    if submit:
+        submit_this(hosts, Scenario.make(**scenario).parts, sbatch or (), place, as_json)
+        return
     cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
     asked, spec = Scenario.make(**cluster.fill_in(scenario)), Spec.parse(controller)
     folder = trace_folder(record) if record is not None else None

@@ -10,6 +10,7 @@ from typing import Any
 from rudder.cluster.hosts import Cluster
 from rudder.cluster.hostsfile import HostLine, read_hosts
 from rudder.cluster.remote import RemoteCluster
+from rudder.cluster.slurm import SlurmCluster, allocated_nodes
 from rudder.cluster.ssh import SshCluster
 from rudder.distdgl.hosting import emulated
 from rudder.errors import HostsFileError, UsageError
@@ -18,10 +19,10 @@ from rudder.scenario import Scenario
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """Emulated hosts (``hosts`` None), or those of a hosts file, over ssh.
+    """Emulated hosts (``hosts`` None), those of a hosts file, or those of a Slurm allocation.
 
     Attributes:
-        hosts: path of a hosts file.
+        hosts: path of a hosts file, or "slurm".
         data: the data directory here; what lies below it is copied to the hosts that lack it.
         ssh_config: a configuration file for ssh, in place of the user's.
         allow_public: hosts may have addresses of the Internet.
@@ -37,29 +38,21 @@ class ClusterPlace:
         """Whether the hosts are other machines, whose links are what they are."""
         return self.hosts is not None
 
-    def lines(self) -> tuple[HostLine, ...]:
-        """Of the hosts file.
-
-        Raises:
-            HostsFileError: it cannot be read or meant, or asks for trainers that differ by host.
-        """
-        lines = read_hosts(Path(str(self.hosts)))
-        counts = [line.trainers for line in lines]
-        if len(set(counts)) > 1:
-            said = ", ".join("nothing" if count is None else str(count) for count in counts)
-            raise HostsFileError(
-                f"{self.hosts}: DistDGL wants as many trainers on every host, the lines say {said}"
-            )
-        return lines
+    @property
+    def slurm(self) -> bool:
+        return self.hosts == "slurm"
 
     def fill_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Scenario fields with what the hosts say laid under: how many parts, how many trainers."""
+        """Scenario fields with what the hosts say laid under: how many parts, how many trainers.
+
+        Raises:
+            HostsFileError: the hosts file cannot be read or meant.
+            UsageError: this is no Slurm allocation.
+        """
         if not self.real:
             return dict(given)
-        lines = self.lines()
-        said: dict[str, Any] = {"parts": len(lines)}
-        if lines[0].trainers is not None:
-            said["trainers"] = lines[0].trainers
+        parts, trainers = self._shape()
+        said = {"parts": parts} if trainers is None else {"parts": parts, "trainers": trainers}
         return {**said, **given}
 
     def check(self, scenario: Scenario) -> None:
@@ -70,16 +63,16 @@ class ClusterPlace:
         """
         if not self.real:
             return
-        lines = self.lines()
-        if len(lines) != scenario.parts:
+        parts, trainers = self._shape()
+        if parts != scenario.parts:
             raise UsageError(
-                f"{self.hosts} names {len(lines)} hosts, but the scenario has {scenario.parts} "
-                "parts; each host holds one: leave out --parts, or name as many hosts"
+                f"--hosts {self.hosts} means {parts} hosts, but the scenario has {scenario.parts} "
+                "parts; each host holds one: leave out --parts, or take as many hosts"
             )
-        if lines[0].trainers not in (None, scenario.trainers):
+        if trainers not in (None, scenario.trainers):
             raise UsageError(
-                f"{self.hosts} says trainers={lines[0].trainers}, but the scenario "
-                f"{scenario.trainers}; leave one of them out"
+                f"{self.hosts} says trainers={trainers}, but the scenario {scenario.trainers}; "
+                "leave one of them out"
             )
         if scenario.rate or any(rate for _, rate in scenario.rate_at):
             raise UsageError(
@@ -88,14 +81,31 @@ class ClusterPlace:
 
     def make(self, parts: int, rate: float) -> Cluster:
         """The cluster, not yet entered."""
-        if not self.real:
-            return emulated(parts, rate)
-        return self.remote()
+        return self.remote() if self.real else emulated(parts, rate)
 
     def remote(self) -> RemoteCluster:
         """The real hosts, not yet entered."""
         if self.data is None:
-            raise UsageError("hosts of a hosts file need a data directory to be copied from")
+            raise UsageError("real hosts need to know the data directory here")
+        if self.slurm:
+            return SlurmCluster(allocated_nodes(), self.data, allow_public=self.allow_public)
         return SshCluster(
-            self.lines(), self.data, config=self.ssh_config, allow_public=self.allow_public
+            self._lines(), self.data, config=self.ssh_config, allow_public=self.allow_public
         )
+
+    def _shape(self) -> tuple[int, int | None]:
+        """Hosts, and trainers on each if that is said."""
+        if self.slurm:
+            return len(allocated_nodes()), None
+        lines = self._lines()
+        return len(lines), lines[0].trainers
+
+    def _lines(self) -> tuple[HostLine, ...]:
+        lines = read_hosts(Path(str(self.hosts)))
+        counts = [line.trainers for line in lines]
+        if len(set(counts)) > 1:
+            said = ", ".join("nothing" if count is None else str(count) for count in counts)
+            raise HostsFileError(
+                f"{self.hosts}: DistDGL wants as many trainers on every host, the lines say {said}"
+            )
+        return lines

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
-import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -106,12 +105,20 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[Traces]:
 @pytest.fixture(scope="session")
 def sshd() -> ModuleType:
     """Emulated hosts with a real sshd each: the module ``sshd_hosts``."""
-    spec = importlib.util.spec_from_file_location("sshd_hosts", HERE / "sshd_hosts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    missing = [name for name in ("/usr/sbin/sshd", "/usr/bin/rsync") if not Path(name).exists()]
-    assert not missing, f"tests of hosts over ssh need {', '.join(missing)}: {module.INSTALL}"
+    return _helper("sshd_hosts")
+
+
+@pytest.fixture(scope="session")
+def slurm() -> ModuleType:
+    """Emulated hosts of a real Slurm: the module ``slurm_hosts``."""
+    return _helper("slurm_hosts")
+
+
+def _helper(name: str) -> ModuleType:
+    """A module beside this file; what it needs of the system must be there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(HERE))
+        module = importlib.import_module(name)
+    missing = [path for path in module.NEEDED if not Path(path).exists()]
+    assert not missing, f"this test needs {', '.join(missing)}: {module.INSTALL}"
     return module

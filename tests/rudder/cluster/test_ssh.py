@@ -6,14 +6,11 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rudder.cluster import Role
 
 pytestmark = pytest.mark.cluster
 
@@ -27,35 +24,20 @@ def pair(tmp_path_factory: pytest.TempPathFactory, sshd: Any) -> Iterator[Any]:
         yield hosts
 
 
-def drive(pair: Any, sshd: Any, name: str, script: str, traces: Any, hosts: Path) -> Any:
+def drive(pair: Any, name: str, script: str, traces: Any, hosts: Path) -> Any:
     """Start the driver on the launcher's host; its roles carry the test's mark."""
     task = {
         "folder": str(pair.folder), "hosts": str(hosts), "config": str(pair.config),
         "script": script, "name": name, "env": {traces.VARIABLE: traces.mark},
     }  # fmt: skip
-    role = Role(
-        host=pair.count,
-        kind="driver",
-        index=0,
-        log=pair.folder / "unused.log",
-        argv=(sys.executable, "-I", str(DRIVER), json.dumps(task)),
-        env={traces.VARIABLE: ""},
-    )
-    return sshd.Run(pair.cluster.spawn(role), pair.folder / f"{name}.out")
-
-
-def wait_for_roles(run: Any, traces: Any, count: int, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while len(traces.pids()) < count:
-        assert run.process.poll() is None, run.read()
-        assert time.monotonic() < deadline, run.read()
-        time.sleep(0.05)
+    command = (sys.executable, "-I", str(DRIVER), json.dumps(task))
+    return pair.starter.start(pair.count, command, {traces.VARIABLE: ""})
 
 
 def test_train_runs_on_hosts_that_share_nothing(pair: Any) -> None:
     home = pair.folder / "home"
     home.mkdir()
-    run = pair.start(
+    run = pair.rudder(
         "train", "sbm:nodes=2000", "--hosts", str(pair.hosts_file()), "--ssh-config",
         str(pair.config), "--home", str(home), "--no-track", "--epochs", "1", "--json", "--quiet",
     )  # fmt: skip
@@ -86,7 +68,7 @@ def test_every_problem_of_every_host_is_listed_before_anything_starts(pair: Any)
     hosts = pair.hosts_file(lines, "wrong.txt")
     home = pair.folder / "home-of-doctor"
     options = ["--hosts", str(hosts), "--ssh-config", str(pair.config), "--home", str(home)]
-    run = pair.start("doctor", "--json", *options)
+    run = pair.rudder("doctor", "--json", *options)
     assert run.wait(60) == 1
     rows = json.loads(run.text[run.text.index("[") :])
     wrong = {row["name"].partition(" ")[0]: [] for row in rows}  # type: ignore[var-annotated]
@@ -99,7 +81,7 @@ def test_every_problem_of_every_host_is_listed_before_anything_starts(pair: Any)
     assert "no interface there has the address" in " ".join(wrong["host2"])
     for missing in ("dgl is missing", "torch is missing", f"{bare} has no Rudder"):
         assert missing in " ".join(wrong["host0"])
-    run = pair.start("train", "sbm:nodes=2000", "--no-track", *options)
+    run = pair.rudder("train", "sbm:nodes=2000", "--no-track", *options)
     assert run.wait(60) == 1
     for host in range(4):
         assert f"host{host} (" in run.text
@@ -108,21 +90,19 @@ def test_every_problem_of_every_host_is_listed_before_anything_starts(pair: Any)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
 def test_the_end_of_the_launcher_is_the_end_of_everything(
-    pair: Any, sshd: Any, traces: Any, number: int
+    pair: Any, traces: Any, number: int
 ) -> None:
     script = "sleep 300 & (setsid sleep 300 &) ; sleep 300"
-    run = drive(pair, sshd, f"end-{number}", script, traces, pair.hosts_file())
-    wait_for_roles(run, traces, 8)
+    run = drive(pair, f"end-{number}", script, traces, pair.hosts_file())
+    run.wait_for(lambda said: len(traces.pids()) >= 6, 60)
     run.process.send_signal(number)
     run.wait(IN_TIME)
     traces.assert_gone(seconds=IN_TIME)
 
 
-def test_a_lost_connection_ends_the_job_and_names_the_host(
-    pair: Any, sshd: Any, traces: Any
-) -> None:
-    run = drive(pair, sshd, "lost", "sleep 300", traces, pair.hosts_file())
-    wait_for_roles(run, traces, 2)
+def test_a_lost_connection_ends_the_job_and_names_the_host(pair: Any, traces: Any) -> None:
+    run = drive(pair, "lost", "sleep 300", traces, pair.hosts_file())
+    run.wait_for(lambda said: len(traces.pids()) >= 2, 60)
     address = pair.cluster.hosts[1].address
     clients = clients_of(pair, address)
     assert clients
@@ -133,12 +113,10 @@ def test_a_lost_connection_ends_the_job_and_names_the_host(
     traces.assert_gone(seconds=IN_TIME)
 
 
-def test_two_jobs_at_once_do_not_meet(pair: Any, sshd: Any, traces: Any) -> None:
+def test_two_jobs_at_once_do_not_meet(pair: Any, traces: Any) -> None:
     hosts = pair.hosts_file()
     script = "test ! -e /dev/shm/mine && echo {0} >/dev/shm/mine && sleep 3 && cat /dev/shm/mine"
-    runs = [
-        drive(pair, sshd, name, script.format(name), traces, hosts) for name in ("one", "other")
-    ]
+    runs = [drive(pair, name, script.format(name), traces, hosts) for name in ("one", "other")]
     assert [run.wait(60) for run in runs] == [0, 0]
     for name in ("one", "other"):
         for host in range(2):
