@@ -51,9 +51,13 @@ def rudder_ui(home: Path) -> Iterator[str]:
 
 
 class Browser:
-    """A headless Chromium with a window of ``size`` pixels, on the page at ``address``.
+    """A headless Chromium for the UI at ``address``, with a window of ``size`` pixels.
 
-    MLflow's assistant, which opens by itself on a first visit, is closed.
+    MLflow's assistant, which opens by itself on a first visit, is kept closed.
+
+    Attributes:
+        base: address of the UI.
+        start: route of the page that ``rudder ui`` opens, ``#/…``.
     """
 
     def __init__(self, address: str, size: tuple[int, int] = (1500, 900)) -> None:
@@ -65,13 +69,13 @@ class Browser:
         ):  # fmt: skip
             options.add_argument(argument)
         self.driver = webdriver.Chrome(options=options, service=Service(shutil.which(DRIVER)))
-        self.base = address.partition("#")[0]
+        self.base, _, route = address.partition("#")
+        self.start = f"#{route}"
         # A page of the same origin that starts no application.
         self.driver.get(f"{self.base}health")
         self.driver.execute_script(
             "localStorage.setItem('mlflow.assistant.fab.autoOpenedOnFirstLoad_v1', 'true')"
         )
-        self.driver.get(address)
 
     def close(self) -> None:
         self.driver.quit()

@@ -65,7 +65,7 @@ def project(entry: str, home: Path, **parameters: object) -> subprocess.Complete
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )  # fmt: skip
 

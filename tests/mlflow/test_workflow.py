@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from rudder.tracking.store import Store
 from rudder.tracking.views import METRICS
 
 from .browser import Browser, rudder_ui
-from .conftest import CONTROLLERS, SCENARIOS, Swept
+from .conftest import CONTROLLERS, PROJECT, SCENARIOS, Swept
 
 GROUPS = [
     f"Group: controller: {controller}, distribution: {distribution}"
@@ -25,7 +26,7 @@ def test_an_entry_point_evaluates(swept: Swept) -> None:
     assert "succeeded" in swept.said
     with Store(swept.home).session() as client:
         ids = [one.experiment_id for one in client.search_experiments()]
-        cells = client.search_runs(ids, "tags.sweep = 'small' and tags.kind != 'sweep'")
+        cells = client.search_runs(ids, "tags.sweep = 'small' and tags.cell LIKE '%'")
         found = {(run.data.tags["controller"], run.data.tags["scenario"]) for run in cells}
         project = client.get_experiment_by_name("projects").experiment_id
         (own,) = client.search_runs([project])
@@ -34,17 +35,37 @@ def test_an_entry_point_evaluates(swept: Swept) -> None:
     assert own.data.params["controllers"] == ",".join(CONTROLLERS)
 
 
+def test_the_filters_that_the_readme_shows(swept: Swept) -> None:
+    text = (PROJECT / "README.md").read_text().partition("## Single runs")[0]
+    filters = re.findall(r"^    (tags\..*)$", text, re.MULTILINE)
+    with Store(swept.home).session() as client:
+        experiment = client.get_experiment_by_name("rudder").experiment_id
+        found = [
+            {
+                (run.data.tags["controller"], run.data.tags["scenario"])
+                for run in client.search_runs([experiment], each.replace("'quick'", "'small'"))
+            }
+            for each in filters
+        ]
+    shifted = {(controller, "batch") for controller in CONTROLLERS}
+    # By distribution and by split; then what has headroom, what is a classifier, what failed.
+    assert found == [shifted, shifted, set(), set(), set()]
+
+
 @pytest.fixture(scope="module")
-def address(swept: Swept) -> Iterator[str]:
-    with rudder_ui(swept.home.root) as found:
+def opened(swept: Swept) -> Iterator[Browser]:
+    with rudder_ui(swept.home.root) as address:
+        found = Browser(address)
         yield found
+        found.close()
 
 
 @pytest.fixture
-def browser(address: str) -> Iterator[Browser]:
-    found = Browser(address)
-    yield found
-    found.close()
+def browser(opened: Browser) -> Browser:
+    """On the page that ``rudder ui`` opens."""
+    opened.driver.switch_to.default_content()
+    opened.go(opened.start)
+    return opened
 
 
 @pytest.mark.ui
