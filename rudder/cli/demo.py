@@ -33,7 +33,7 @@ ANSWER_S = 0.4
 SEEDS = 2
 COLUMNS = (
     "controller", "epoch_seconds", "epoch_time_vs_plain", "MB_fetched", "communication_vs_plain",
-    "percent_hits", "valid_share", "test_metric",
+    "percent_hits", "decisions", "valid_share", "test_metric",
 )  # fmt: skip
 
 
@@ -149,6 +149,7 @@ def _row(name: str, result: RunResult, plain: RunResult) -> dict[str, Any]:
         "MB_fetched": summary["bytes_fetched"] / 1e6,
         "communication_vs_plain": _ratio(summary["fetched"], base["fetched"]),
         "percent_hits": 100 * rate if rate is not None else None,
+        "decisions": summary["decisions"],
         "valid_share": summary["valid_share"],
         "test_metric": summary["test_metric"],
         "run_id": summary["run_id"],
