@@ -9,7 +9,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install demo test test-full lint bench models constraints clean
+.PHONY: help install demo test test-full browser lint bench models constraints clean
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
@@ -31,12 +31,17 @@ demo: $(VENV)/.wheel
 # Two at a time: most tests wait, for processes and links, as long as they compute.
 PARALLEL := -n 2 --dist loadfile
 
-test: lint
+test: browser lint
 	$(BIN)/pytest -m "not full" $(PARALLEL)
 
 # One at a time: what they measure of the machine is theirs alone.
 test-full: test
 	$(BIN)/pytest -m full
+
+# Told at once, not after twenty minutes.
+browser:
+	@command -v chromedriver >/dev/null || { echo "make test drives a browser: apt-get install chromium" \
+		"chromium-driver. Without one: make lint, then .venv/bin/pytest -m 'not ui and not full'" >&2; exit 1; }
 
 lint: $(VENV)/.all
 	$(BIN)/ruff check

@@ -116,15 +116,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(needing)]
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Say at once, not after twenty minutes, that there is no browser to drive."""
-    if any(item.get_closest_marker("ui") for item in session.items):
-        found = any(map(shutil.which, BROWSERS)) and shutil.which("chromedriver")
-        if not found:
-            raise pytest.UsageError(
-                "tests marked 'ui' drive a real browser, and chromium or chromedriver is not here: "
-                "apt-get install chromium chromium-driver; without them: pytest -m 'not ui'"
-            )
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    here = any(map(shutil.which, BROWSERS)) and shutil.which("chromedriver")
+    if item.get_closest_marker("ui") and not here:
+        pytest.fail(
+            "this test drives a real browser, and chromium or chromedriver is not here: apt-get "
+            "install chromium chromium-driver; without them: pytest -m 'not ui'",
+            pytrace=False,
+        )
 
 
 def pytest_terminal_summary(
