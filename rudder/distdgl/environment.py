@@ -74,7 +74,7 @@ class Environment:
 
     def server(self, host: int) -> dict[str, str]:
         """Variables of the server of a host."""
-        common = self._common(self.hosts[host])
+        common = {**self._common(self.hosts[host]), **self._meeting()}
         return {**common, "DGL_ROLE": "server", "DGL_SERVER_ID": str(host)}
 
     def trainer(self, host: int, local: int) -> dict[str, str]:
@@ -87,9 +87,15 @@ class Environment:
             "LOCAL_RANK": str(local),
             "WORLD_SIZE": str(self.world),
             "LOCAL_WORLD_SIZE": str(self.trainers),
-            "MASTER_ADDR": self.hosts[0].address,
-            "MASTER_PORT": str(self.rendezvous),
+            **self._meeting(),
+            # The first server holds torch's store; rank 0's own would listen to everybody.
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": "0",
         }
+
+    def _meeting(self) -> dict[str, str]:
+        """Where trainers find each other."""
+        return {"MASTER_ADDR": self.hosts[0].address, "MASTER_PORT": str(self.rendezvous)}
 
     def _devices(self, host: int, local: int) -> dict[str, str]:
         """One of the host's devices for each trainer, in turn."""

@@ -92,7 +92,7 @@ def test_the_end_of_the_launcher_or_of_the_job_is_the_end_of_everything(
 
 
 def launcher(traces: Any) -> int:
-    """The pid of the ``rudder`` that salloc has started: it has Rudder's arguments, not salloc's."""
+    """The pid of the ``rudder`` that salloc has started."""
     for pid in traces.pids():
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if b"train" in words and b"salloc" not in words:

@@ -69,12 +69,19 @@ def test_a_script_that_fails_is_named_with_its_last_words(
         "import os, dgl, torch.distributed as dist\n"
         "dgl.distributed.initialize(os.environ['DGL_IP_CONFIG'])\n"
         "dist.init_process_group('gloo')\n"
+        "lines = [l.split() for n in ('tcp', 'tcp6') if os.path.exists(f'/proc/net/{n}')\n"
+        "         for l in open(f'/proc/net/{n}').readlines()[1:]]\n"
+        "heard = [l[1] for l in lines if l[3] == '0A']\n"
+        "print(len(heard) > 1, [a for a in heard if not a.strip('0:')[4:]], flush=True)\n"
+        "dist.barrier()\n"
         "if os.environ['RANK'] == '1':\n"
         "    raise ValueError('rank one')\n"
         "dist.barrier()\n"
     )
     with pytest.raises(RoleError, match=r"script 1 on host1[\s\S]*rank one"):
         launch(script, [], partition, tmp_path / "run")
+    for rank in range(2):  # all that listens does so at the cluster's interface
+        assert "True []\n" in (tmp_path / "run" / "logs" / f"script-{rank}.log").read_text()
 
 
 @pytest.mark.parametrize(
