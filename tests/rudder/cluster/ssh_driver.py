@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from rudder.cluster import Role, Supervisor
+from rudder.cluster import Deadline, Role, Supervisor
 from rudder.cluster.hostsfile import read_hosts
 from rudder.cluster.ssh import SshCluster
 from rudder.errors import RudderError
@@ -30,7 +30,8 @@ def main(text: str) -> int:
                 )
                 for host in cluster.hosts
             ]
-            Supervisor(cluster).run(roles)
+            deadlines = [Deadline("ready", seconds, ("holder",)) for seconds in task["deadlines"]]
+            Supervisor(cluster).run(roles, deadlines)
             print([cluster.free_ports(host.index, (1, 2)) for host in cluster.hosts], flush=True)
     except RudderError as error:
         print(f"{type(error).__name__}: {error}", flush=True)

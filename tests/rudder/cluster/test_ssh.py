@@ -24,11 +24,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory, sshd: Any) -> Iterator[Any]:
         yield hosts
 
 
-def drive(pair: Any, name: str, script: str, traces: Any, hosts: Path) -> Any:
+def drive(
+    pair: Any, name: str, script: str, traces: Any, hosts: Path, deadlines: tuple[float, ...] = ()
+) -> Any:
     """Start the driver on the launcher's host; its roles carry the test's mark."""
     task = {
         "folder": str(pair.folder), "hosts": str(hosts), "config": str(pair.config),
         "script": script, "name": name, "env": {traces.VARIABLE: traces.mark},
+        "deadlines": deadlines,
     }  # fmt: skip
     command = (sys.executable, "-I", str(DRIVER), json.dumps(task))
     return pair.starter.start(pair.count, command, {traces.VARIABLE: ""})
@@ -110,6 +113,16 @@ def test_a_lost_connection_ends_the_job_and_names_the_host(pair: Any, traces: An
         os.kill(pid, signal.SIGKILL)
     assert run.wait(IN_TIME) == 1
     assert f"host1 ({address}): the connection ended" in run.text
+    traces.assert_gone(seconds=IN_TIME)
+
+
+def test_a_role_that_never_reports_is_named(pair: Any, traces: Any) -> None:
+    report = r"""printf '\036@rudder 1.0 1/1 {"phase": "ready", "data": {}}\036\n'"""
+    script = f'test "$(hostname)" = host1 || {report}; sleep 300'
+    run = drive(pair, "mute", script, traces, pair.hosts_file(), deadlines=(3.0,))
+    assert run.wait(60) == 1
+    address = pair.cluster.hosts[1].address
+    assert f"no 'ready' within 3 s from holder 1 on host1 ({address})." in run.text
     traces.assert_gone(seconds=IN_TIME)
 
 
