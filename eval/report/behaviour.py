@@ -77,7 +77,7 @@ def cost(study: Study, anchors: Anchors) -> Section:
     blocks = [
         "Seconds to an answer are the median of a run; on the replay engine they are those that "
         "the run was told to take. Memory is what a process in which the controller answers holds "
-        "at most, beyond one in which `always` does. Only scenarios with something to decide.",
+        "at most, beyond one in which 'always' does. Only scenarios with something to decide.",
         quality_against_cost(study.shown, panels, means),
         Table(("controller", "family", *(m.title for m in columns)), rows, left=2),
     ]
