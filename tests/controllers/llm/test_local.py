@@ -7,6 +7,8 @@ import logging
 import math
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -340,6 +342,26 @@ def test_a_precision_that_cannot_be_loaded_falls_back_and_is_recorded(
     backend.close()
     with pytest.raises(ControllerError, match="cannot be loaded as nf4: no kernel"):
         LocalBackend(MODEL, precision="nf4", fallback="nf4").open(silent)
+
+
+def test_starting_leaves_out_what_is_not_needed() -> None:
+    """transformers imports scikit-learn, SciPy and pandas with any model, where they are there."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", IMPORTED, MODEL], capture_output=True, text=True, check=True
+    )
+    found = set(done.stdout.split())
+    assert "transformers.models.llama.modeling_llama" in found
+    assert not found & {"sklearn", "scipy", "pandas", "bitsandbytes", "xgrammar", "dgl"}
+
+
+IMPORTED = """
+import importlib, sys
+from rudder_controllers.llm.backends.local import LocalBackend
+
+LocalBackend(sys.argv[1]).prepare(lambda phase, share: None)
+importlib.import_module("transformers.models.llama.modeling_llama")
+print(*sys.modules)
+"""
 
 
 def test_wrong_values_are_named() -> None:
