@@ -58,6 +58,7 @@ def doctor(
         from rudder.distdgl.place import ClusterPlace
 
         place = ClusterPlace(hosts, Home.resolve(home).root, ssh_config, allow_public)
+        place.join()
         checks = hosts_checks(place.remote())
     else:
         checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]

@@ -78,6 +78,7 @@ def launch(
         submit_this(hosts, Scenario.make(**asked).parts, sbatch or (), place, as_json)
         return
     cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
+    cluster.join()
     checked = Scenario.make(partition_method=partition_method, **cluster.fill_in(asked))
     cluster.check(checked)
     check_use(script, arguments or [])  # partitioning may take long

@@ -109,9 +109,10 @@ Hosts = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--hosts",
-        metavar="FILE|slurm",
-        help="real hosts: over ssh, as a hosts file names them, or those of this Slurm allocation; "
-        "default: emulated hosts on this machine",
+        metavar="FILE|slurm|env",
+        help="real hosts: over ssh, as a hosts file names them; those of this Slurm allocation; "
+        "those on which torchrun or the like has started this command. "
+        "Default: emulated hosts on this machine",
         show_default=False,
     ),
 ]

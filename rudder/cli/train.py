@@ -87,6 +87,7 @@ def train(
         submit_this(hosts, Scenario.make(**scenario).parts, sbatch or (), place, as_json)
         return
     cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
+    cluster.join()
     asked, spec = Scenario.make(**cluster.fill_in(scenario)), Spec.parse(controller)
     folder = trace_folder(record) if record is not None else None
     if folder is not None:

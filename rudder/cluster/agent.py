@@ -31,6 +31,7 @@ _MOST_QUEUED = 4 << 20
 _CANNOT_START = 127
 _TICK_SECONDS = 0.5
 _SHARED_MEMORY = Path("/dev/shm")
+_HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(config: Message) -> int:
@@ -176,8 +177,10 @@ class _Agent:
     def _fork(self, number: int | None, act: Callable[[], None]) -> int:
         """Let a child act, in a session of its own; a descriptor of its output."""
         output, writer = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # the child must not run our handlers
         pid = os.fork()
         if pid != 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             os.close(writer)
             if number is not None:
                 self._pids[number] = pid
@@ -186,8 +189,9 @@ class _Agent:
             os.setsid()
             die_with_parent()
             signal.set_wakeup_fd(-1)
-            for usual in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP):
+            for usual in (*_HANDLED, signal.SIGPIPE):
                 signal.signal(usual, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             nothing = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nothing, 0)
             os.dup2(writer, 1)

@@ -1,4 +1,4 @@
-"""The launcher's end of one agent: starts the command that reaches it, sends, and listens."""
+"""The launcher's end of one agent: sends, and listens."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rudder.cluster.frames import OPENING, Decoder, Message, encode
 from rudder.cluster.hosts import Host, RoleProcess
 from rudder.cluster.roles import Role
 from rudder.cluster.shipped import program
+from rudder.cluster.streams import Stream
 from rudder.errors import ClusterError
 
 SILENCE_S = 20.0
@@ -24,7 +24,6 @@ _SECONDS_TO_TAKE = 15.0
 _POLL_SECONDS = 0.5
 _SECONDS_TO_END = 5.0
 _READ_BYTES = 1 << 18
-_TAIL_BYTES = 2000
 _CHATTER_BYTES = 1 << 16
 
 
@@ -79,9 +78,8 @@ class Connection:
 
     Args:
         host: where it is.
-        command: runs ``shipped.BOOTSTRAP`` there, with this process's ends of its streams.
+        stream: to the agent's bootstrap, ``shipped.BOOTSTRAP``; closed with the connection.
         config: as :func:`rudder.cluster.agent.main` wants it.
-        env: the command's own environment; None = this process's.
 
     Attributes:
         failure: what has become of the connection, if it is lost; said once.
@@ -89,13 +87,7 @@ class Connection:
         refused: why the agent could not isolate its roles; None where it could.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        command: Sequence[str],
-        config: Mapping[str, Any],
-        env: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, host: Host, stream: Stream, config: Mapping[str, Any]) -> None:
         self.host = host
         self.failure: str | None = None
         self.said = ""
@@ -110,29 +102,11 @@ class Connection:
         self._replies: dict[int, Message] = {}
         self._processes: dict[int, RemoteProcess] = {}
         self._heard = time.monotonic()
-        self._errors = os.memfd_create("rudder-agent-errors")
-        self._popen = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=None if env is None else dict(env),
-            start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the rest
-        )
-        if self._popen.stdin is None or self._popen.stdout is None:
-            raise ClusterError(f"{host}: no pipe to its command")  # Popen was asked for both
-        self._pipes = (self._popen.stdin, self._popen.stdout)
-        self._in, self._out = (pipe.fileno() for pipe in self._pipes)
-        os.set_blocking(self._in, False)
+        self._stream = stream
         self._reader = threading.Thread(target=self._read, name=f"rudder-{host.name}", daemon=True)
         self._reader.start()
         with contextlib.suppress(ClusterError):  # the reader says better what happened
             self._write(program(config))
-
-    @property
-    def pid(self) -> int:
-        """Of the command that reaches the host."""
-        return self._popen.pid
 
     def wait_up(self, seconds: float) -> None:
         """Wait until the agent runs, or cannot be reached; then ``failure`` tells."""
@@ -201,17 +175,14 @@ class Connection:
         if self._closing:
             return
         self._closing = True
-        with self._lock, contextlib.suppress(BrokenPipeError):
-            self._pipes[0].close()
-        try:
-            self._popen.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            self._kill()
-            self._popen.wait()
+        with self._lock:
+            self._stream.finish()
         self._lose("the cluster was closed")
-        self._reader.join()
-        self._pipes[1].close()
-        os.close(self._errors)
+        self._reader.join(_SECONDS_TO_END)
+        if self._reader.is_alive():
+            self._stream.kill()
+            self._reader.join()
+        self._stream.close()
 
     # Inside.
 
@@ -219,13 +190,12 @@ class Connection:
         deadline = time.monotonic() + _SECONDS_TO_TAKE
         with self._lock:
             while data and not self._closing:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise ClusterError(f"{self.host} takes nothing in")
                 try:
-                    data = data[os.write(self._in, data) :]
-                except BlockingIOError:
-                    left = deadline - time.monotonic()
-                    if left <= 0 or not select.select([], [self._in], [], left)[1]:
-                        raise ClusterError(f"{self.host} takes nothing in") from None
-                except BrokenPipeError as error:
+                    data = data[self._stream.write(data, left) :]
+                except ConnectionError as error:
                     raise ClusterError(f"{self.host}: the connection has ended") from error
 
     def _read(self) -> None:
@@ -237,10 +207,10 @@ class Connection:
                 self._heard = time.monotonic()
                 for message, payload in decoder.feed(rest):
                     self._take(message, payload)
-                rest = os.read(self._out, _READ_BYTES)
+                rest = self._stream.read(_READ_BYTES)
         except (ValueError, KeyError) as error:
             self._abandon(f"what it sends makes no sense: {error}")
-        self.status = self._popen.wait()
+        self.status = self._stream.status()
         self._lose("the cluster was closed" if self._closing else "the connection ended")
         for process in list(self._processes.values()):
             process.closed()
@@ -248,11 +218,11 @@ class Connection:
     def _skip_chatter(self) -> bytes:
         """Read until the agent begins to speak; what it has said by then."""
         chatter = b""
-        while data := os.read(self._out, _READ_BYTES):
+        while data := self._stream.read(_READ_BYTES):
             chatter += data
             _, opening, rest = chatter.partition(OPENING)
             if opening:
-                return rest or os.read(self._out, _READ_BYTES)
+                return rest or self._stream.read(_READ_BYTES)
             if len(chatter) > _CHATTER_BYTES:
                 raise ValueError("a login script there talks without end")
         return b""
@@ -282,7 +252,7 @@ class Connection:
         with self._changed:
             if self.failure is None:
                 if not self._closing:
-                    self.said = self._tail()
+                    self.said = self._stream.last_words()
                 status = "" if self.status is None else f" (exit status {self.status})"
                 words = f"; it said: {self.said}" if self.said else ""
                 self.failure = f"{self.host}: {what}{status}{words}"
@@ -293,13 +263,4 @@ class Connection:
 
     def _abandon(self, what: str) -> None:
         self._lose(what)
-        self._kill()
-
-    def _kill(self) -> None:
-        if self._popen.poll() is None:
-            os.killpg(self._popen.pid, signal.SIGKILL)
-
-    def _tail(self) -> str:
-        size = os.fstat(self._errors).st_size
-        text = os.pread(self._errors, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        return text.decode(errors="replace").strip()
+        self._stream.kill()

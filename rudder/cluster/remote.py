@@ -33,6 +33,7 @@ from rudder.cluster.preflight import (
 )
 from rudder.cluster.report import VARIABLE
 from rudder.cluster.roles import Role
+from rudder.cluster.streams import CommandStream, Stream
 from rudder.cluster.survey import file_digest
 from rudder.errors import ClusterError, PreflightError, UsageError
 
@@ -232,7 +233,7 @@ class RemoteCluster(Cluster):
                 "silence_s": _AGENT_SILENCE_S,
                 "env": {"RUDDER_HOME": str(reach.data)},
             }
-            self._links.append(Connection(reach.host, reach.command, config, self._own_env()))
+            self._links.append(Connection(reach.host, self._open(reach), config))
         self._pulse.start()
         problems: list[Problem] = []
         for link in self._links:
@@ -256,9 +257,9 @@ class RemoteCluster(Cluster):
                 problems.append(Problem(str(host), what, remedy))
         return problems
 
-    def _own_env(self) -> Mapping[str, str] | None:
-        """The environment of the command that reaches a host; None = this process's."""
-        return None
+    def _open(self, reach: Reach) -> Stream:
+        """A stream to the agent's bootstrap on a host."""
+        return CommandStream(reach.command)
 
     def _here(self) -> Facts:
         from rudder.cluster.survey import survey

@@ -15,6 +15,7 @@ from rudder.cluster.hostsfile import HostLine, check_private, resolve_address
 from rudder.cluster.preflight import Facts
 from rudder.cluster.remote import Reach, RemoteCluster
 from rudder.cluster.shipped import BOOTSTRAP
+from rudder.cluster.streams import CommandStream, Stream
 from rudder.errors import ClusterError, UsageError
 
 _SECONDS_FOR_A_COMMAND = 30.0
@@ -69,8 +70,9 @@ class SlurmCluster(RemoteCluster):
     def copy(self, host: int, folder: Path, names: Sequence[str], back: bool) -> None:
         raise ClusterError(f"{self.hosts[host]} does not share {folder}; put it on a shared disk")
 
-    def _own_env(self) -> Mapping[str, str]:
-        return {key: value for key, value in os.environ.items() if key not in _OF_OTHER_STEPS}
+    def _open(self, reach: Reach) -> Stream:
+        env = {key: value for key, value in os.environ.items() if key not in _OF_OTHER_STEPS}
+        return CommandStream(reach.command, env)
 
 
 def allocated_nodes(environ: Mapping[str, str] | None = None) -> list[str]:

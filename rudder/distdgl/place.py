@@ -9,6 +9,7 @@ from typing import Any
 
 from rudder.cluster.hosts import Cluster
 from rudder.cluster.hostsfile import HostLine, read_hosts
+from rudder.cluster.joined import JoinedCluster, Member, join
 from rudder.cluster.remote import RemoteCluster
 from rudder.cluster.slurm import SlurmCluster, allocated_nodes
 from rudder.cluster.ssh import SshCluster
@@ -16,13 +17,16 @@ from rudder.distdgl.hosting import emulated
 from rudder.errors import HostsFileError, UsageError
 from rudder.scenario import Scenario
 
+SLURM, ENV = "slurm", "env"
+
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """Emulated hosts (``hosts`` None), those of a hosts file, or those of a Slurm allocation.
+    """Emulated hosts (``hosts`` None), or real ones.
 
     Attributes:
-        hosts: path of a hosts file, or "slurm".
+        hosts: path of a hosts file; "slurm": those of this allocation; "env": those on which
+            somebody else has started this command, one process each, as the environment says.
         data: the data directory here; what lies below it is copied to the hosts that lack it.
         ssh_config: a configuration file for ssh, in place of the user's.
         allow_public: hosts may have addresses of the Internet.
@@ -38,9 +42,17 @@ class ClusterPlace:
         """Whether the hosts are other machines, whose links are what they are."""
         return self.hosts is not None
 
-    @property
-    def slurm(self) -> bool:
-        return self.hosts == "slurm"
+    def join(self) -> None:
+        """Where this is not the launcher's process: become its agent, and do not return.
+
+        Raises:
+            UsageError: the environment does not say which process this is.
+            ClusterError: there is no launcher.
+        """
+        if self.hosts == ENV:
+            member = Member.read()
+            if member.rank > 0:
+                join(member, self._known_data())
 
     def fill_in(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Scenario fields with what the hosts say laid under: how many parts, how many trainers.
@@ -85,18 +97,24 @@ class ClusterPlace:
 
     def remote(self) -> RemoteCluster:
         """The real hosts, not yet entered."""
+        data, public = self._known_data(), self.allow_public
+        if self.hosts == SLURM:
+            return SlurmCluster(allocated_nodes(), data, allow_public=public)
+        if self.hosts == ENV:
+            return JoinedCluster(Member.read(), data, allow_public=public)
+        return SshCluster(self._lines(), data, config=self.ssh_config, allow_public=public)
+
+    def _known_data(self) -> Path:
         if self.data is None:
             raise UsageError("real hosts need to know the data directory here")
-        if self.slurm:
-            return SlurmCluster(allocated_nodes(), self.data, allow_public=self.allow_public)
-        return SshCluster(
-            self._lines(), self.data, config=self.ssh_config, allow_public=self.allow_public
-        )
+        return self.data
 
     def _shape(self) -> tuple[int, int | None]:
         """Hosts, and trainers on each if that is said."""
-        if self.slurm:
+        if self.hosts == SLURM:
             return len(allocated_nodes()), None
+        if self.hosts == ENV:
+            return Member.read().world, None
         lines = self._lines()
         return len(lines), lines[0].trainers
 

@@ -114,11 +114,17 @@ def slurm() -> ModuleType:
     return _helper("slurm_hosts")
 
 
+@pytest.fixture(scope="session")
+def emulated() -> ModuleType:
+    """Commands on emulated hosts: the module ``emulated``."""
+    return _helper("emulated")
+
+
 def _helper(name: str) -> ModuleType:
     """A module beside this file; what it needs of the system must be there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(HERE))
         module = importlib.import_module(name)
-    missing = [path for path in module.NEEDED if not Path(path).exists()]
+    missing = [path for path in getattr(module, "NEEDED", ()) if not Path(path).exists()]
     assert not missing, f"this test needs {', '.join(missing)}: {module.INSTALL}"
     return module

@@ -18,6 +18,7 @@ from rudder.cluster import Host, Role
 from rudder.cluster.connection import Connection, RemoteProcess
 from rudder.cluster.hosts import output_pipe
 from rudder.cluster.shipped import BOOTSTRAP, MODULES
+from rudder.cluster.streams import CommandStream
 from rudder.errors import ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -33,7 +34,7 @@ def connected(
 ) -> Iterator[Connection]:
     config = {"isolated": isolated, "silence_s": silence_s, "env": {"OF_THE_HOST": "1"}}
     env = {name: value for name, value in os.environ.items() if name != MARK}
-    link = Connection(Host(0, "host0", "127.0.0.1"), command, config, env)
+    link = Connection(Host(0, "host0", "127.0.0.1"), CommandStream(command, env), config)
     try:
         link.wait_up(20)
         yield link
@@ -46,6 +47,12 @@ def spawn(link: Connection, traces: Any, script: str) -> RemoteProcess:
     env = {traces.VARIABLE: traces.mark, "OF_THE_ROLE": "2"}
     task = {"argv": list(role.argv), "env": env, "cwd": "/usr"}
     return link.spawn(role, task, *output_pipe())
+
+
+def pid_of(link: Connection) -> int:
+    stream = link._stream
+    assert isinstance(stream, CommandStream)
+    return stream.pid
 
 
 def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -118,9 +125,9 @@ def test_the_agent_ends_its_roles_however_it_ends(traces: Any, isolated: bool, e
         if ending == "close":
             link.close()
         elif ending == "kill" and isolated:
-            os.kill(link.pid, signal.SIGKILL)
+            os.kill(pid_of(link), signal.SIGKILL)
         elif ending == "kill":
-            os.kill(link.pid, signal.SIGTERM)
+            os.kill(pid_of(link), signal.SIGTERM)
         until(lambda: process.poll() is not None)
         until(lambda: link.failure is not None)
         if ending == "silence":
@@ -156,7 +163,7 @@ def test_a_host_that_stops_answering_is_lost_in_time(
             link.check(since)
             time.sleep(0.1)
         assert link.failure is None
-        os.killpg(link.pid, signal.SIGSTOP)
+        os.killpg(pid_of(link), signal.SIGSTOP)
         until(lambda: link.check(since) or link.failure is not None)
         assert "host0 (127.0.0.1): it has stopped answering" in str(link.failure)
         assert process.poll() == -signal.SIGKILL
