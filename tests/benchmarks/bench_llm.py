@@ -150,6 +150,7 @@ def main() -> None:
     print("| decision | ms | answer tokens |\n|---|---|---|")
     for name, values in seconds.items():
         print(f"| {name} | {spread(values, 1e3)} | {found['answer_tokens'][name]:.0f} |")
+    first = next(iter(begun))
     text = seconds[f"generate, {first}"]
     slower = statistics.median(text) / statistics.median(seconds[f"score, {first}"])
     print(f"\nA written answer takes {slower:.1f} times as long as a scored one.")
