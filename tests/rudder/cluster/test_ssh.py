@@ -91,7 +91,11 @@ def test_every_problem_of_every_host_is_listed_before_anything_starts(pair: Any)
     assert "nothing was started" in run.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.full, id="ctrl-c"),
+     pytest.param(signal.SIGKILL, id="killed")],
+)  # fmt: skip
 def test_the_end_of_the_launcher_is_the_end_of_everything(
     pair: Any, traces: Any, number: int
 ) -> None:
@@ -116,6 +120,7 @@ def test_a_lost_connection_ends_the_job_and_names_the_host(pair: Any, traces: An
     traces.assert_gone(seconds=IN_TIME)
 
 
+@pytest.mark.full
 def test_a_role_that_never_reports_is_named(pair: Any, traces: Any) -> None:
     report = r"""printf '\036@rudder 1.0 1/1 {"phase": "ready", "data": {}}\036\n'"""
     script = f'test "$(hostname)" = host1 || {report}; sleep 300'
