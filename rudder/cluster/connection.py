@@ -113,7 +113,7 @@ class Connection:
         with self._changed:
             done = self._changed.wait_for(lambda: self._up or self.failure is not None, seconds)
         if not done:
-            self._abandon(f"no agent runs there after {seconds:.0f} s")
+            self._abandon("no agent has come up there in time")
 
     def ask(self, request: str, seconds: float, **arguments: Any) -> Any:
         """Let the agent do something and wait for the answer.

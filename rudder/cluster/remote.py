@@ -236,8 +236,9 @@ class RemoteCluster(Cluster):
             self._links.append(Connection(reach.host, self._open(reach), config))
         self._pulse.start()
         problems: list[Problem] = []
+        deadline = time.monotonic() + _SECONDS_TO_CONNECT
         for link in self._links:
-            link.wait_up(_SECONDS_TO_CONNECT)
+            link.wait_up(max(0.0, deadline - time.monotonic()))
         found = self._each(self._survey)
         self._facts = [each for each in found if each is not None]
         here = self._here()

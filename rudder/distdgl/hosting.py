@@ -101,11 +101,13 @@ def deliver_partition(cluster: Cluster, partition: Partition) -> None:
         PreflightError: a host cannot hold it, or did not get it.
     """
     folder = partition.folder
-    whole = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
-    parts = [
-        [str(path.relative_to(folder)) for path in sorted((folder / f"part{host.index}").iterdir())]
-        for host in cluster.hosts
-    ]
+
+    def files(within: Path) -> list[str]:
+        found = (path for path in sorted(within.iterdir()) if path.is_file())
+        return [str(p.relative_to(folder)) for p in found if not p.name.startswith(".")]
+
+    whole = files(folder)
+    parts = [files(folder / f"part{host.index}") for host in cluster.hosts]
     cluster.deliver(folder, [[*whole, *part] for part in parts], in_memory=True)
 
 

@@ -43,6 +43,7 @@ def test_train_runs_on_hosts_that_share_nothing(pair: Any) -> None:
     run = pair.rudder(
         "train", "sbm:nodes=2000", "--hosts", str(pair.hosts_file()), "--ssh-config",
         str(pair.config), "--home", str(home), "--no-track", "--epochs", "1", "--json", "--quiet",
+        "--record", home / "traces" / "new",
     )  # fmt: skip
     assert run.wait(240) == 0, run.text
     shown = json.loads(run.text[run.text.index("{") :])
@@ -54,6 +55,7 @@ def test_train_runs_on_hosts_that_share_nothing(pair: Any) -> None:
         assert (folder / f"part{host}" / "graph.dgl").is_file()
         assert not (folder / f"part{1 - host}").exists()
         assert not list(pair.data(host).glob("runs/*/ranks/*"))  # they have come back
+        assert len(list((home / "traces" / "new.trace" / f"rank={host}").glob("*.parquet"))) == 1
     saved = json.loads(next(home.glob("runs/*/run.json")).read_text())
     moved = saved["details"]["host_counters"]
     assert all(counter["tx_bytes"] > shown["bytes_fetched"] / 4 for counter in moved)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rudder.cluster import LocalCluster
+from rudder.cluster import Host, LocalCluster
 from rudder.cluster.ssh import SshCluster
 from rudder.distdgl import place as module
+from rudder.distdgl.environment import Environment
 from rudder.distdgl.place import ClusterPlace
 from rudder.errors import HostsFileError, UsageError
 from rudder.scenario import Scenario
@@ -75,3 +76,25 @@ def test_an_allocation_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     three = ClusterPlace("slurm", tmp_path)
     assert three.fill_in({"trainers": 2}) == {"parts": 3, "trainers": 2}
     three.check(Scenario.make(parts=3, trainers=2))
+
+
+def test_processes_are_told_what_holds_on_their_own_host(tmp_path: Path) -> None:
+    hosts = (
+        Host(0, "host0", "10.0.0.1", "eth0", devices=(1, 0)),
+        Host(1, "host1", "10.0.0.2", "ib0"),
+    )
+    environment = Environment(
+        hosts, tmp_path / "g.json", 2, tmp_path / "ip.txt", ports=(20001, 20002), rendezvous=20003,
+        place=lambda host, path: Path(f"/data{host}") / path.name,
+    )  # fmt: skip
+    environment.write_ip_config()
+    assert environment.ip_config.read_text() == "10.0.0.1 20001\n10.0.0.2 20002\n"
+    first, second = environment.trainer(0, 0), environment.trainer(0, 1)
+    assert (first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]) == ("1", "0")
+    other = environment.trainer(1, 1)
+    assert "CUDA_VISIBLE_DEVICES" not in other
+    assert (other["RANK"], other["GLOO_SOCKET_IFNAME"]) == ("3", "ib0")
+    assert (other["DGL_CONF_PATH"], other["DGL_IP_CONFIG"]) == ("/data1/g.json", "/data1/ip.txt")
+    server = environment.server(1)
+    for told in (other, server):
+        assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("10.0.0.1", "20003")

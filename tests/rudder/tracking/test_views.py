@@ -26,7 +26,10 @@ def make_sweep(tracker: Tracker, number: int, make_result: MakeResult, **cells: 
             tracker.log(
                 f"{number}{index}".ljust(32, "f"), result.scenario, result.controller,
                 start_ms=1, end_ms=2, result=result, parent=parent, brief=True,
-                tags={"controller": controller, "distribution": distribution},
+                tags={
+                    "controller": controller, "distribution": distribution,
+                    "family": "control" if controller == "chance" else "static",
+                },
             )  # fmt: skip
         group.finish()
     assert group.run_id is not None
@@ -51,7 +54,7 @@ def test_the_newest_sweep_opens_in_a_view_of_its_cells(
     home: Home, tracker: Tracker, client: Any, make_result: MakeResult
 ) -> None:
     make_sweep(tracker, 1, make_result, static="ID")
-    newest = make_sweep(tracker, 2, make_result, static="ID", always="OOD")
+    newest = make_sweep(tracker, 2, make_result, static="ID", always="OOD", chance="OOD")
     result = make_result()
     with tracker.run(result.scenario, result.controller, experiment="newer") as tracked:
         tracked.finish(result)
