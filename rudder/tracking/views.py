@@ -34,8 +34,8 @@ _PAGE = 1000
 
 
 def sweep_filter(run_id: str) -> str:
-    """Finds the cells of the sweep that a run stands for."""
-    return f"tags.`mlflow.parentRunId` = '{run_id}'"
+    """Finds the cells of the sweep that a run stands for, but for controls of its controllers."""
+    return f"tags.`mlflow.parentRunId` = '{run_id}' and tags.family != 'control'"
 
 
 def save_sweep_view(client: Any, experiment_id: str, run_id: str) -> str:

@@ -105,6 +105,17 @@ class Browser:
         """Wait until the table says that so many runs match."""
         self.wait(lambda: f"{runs} matching run" in self.text(), f"{runs} matching runs")
 
+    def load_all(self) -> None:
+        """The UI loads 100 runs at a time, and groups those that it has."""
+        while more := [each for each in self.all("button") if each.text == "Load more"]:
+            before = self.text()
+            self.driver.execute_script("arguments[0].click()", more[0])
+            self.wait(lambda shown=before: self.text() != shown, "more runs")
+            self.wait(
+                lambda: not self.all(".ag-overlay-loading-wrapper .ag-react-container"),
+                "all loaded",
+            )
+
     def names(self) -> list[str]:
         """Names of the runs and groups in the table, in its order."""
         rows = self.all(".ag-pinned-left-cols-container .ag-row")

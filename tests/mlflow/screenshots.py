@@ -25,6 +25,7 @@ from rudder.tracking.views import SWEEP
 SIZE = (1600, 1000)
 COLOURS = 64
 AT_MOST = 150_000  # bytes
+SECTION = "In distribution and out of it"
 TRAINING = "workflowType=machine_learning"
 
 
@@ -41,11 +42,19 @@ def main() -> None:
         try:
             browser.go(browser.start)
             browser.wait(lambda: browser.names(), "groups of runs")
+            browser.load_all()
             keep(browser, args.out / "table.png")
             browser.charts()
             keep(browser, args.out / "charts.png")
             browser.go(report)
-            browser.wait(lambda: browser.one("iframe.mlflow-html-iframe"), "the report")
+            frame = browser.wait(lambda: browser.one("iframe.mlflow-html-iframe"), "the report")
+            browser.driver.switch_to.frame(frame)
+            browser.wait(lambda: browser.one("h2"), "its headings")
+            browser.script(
+                "[...document.querySelectorAll('h2')]"
+                f".find(each => each.textContent.includes('{SECTION}')).scrollIntoView()"
+            )
+            browser.driver.switch_to.default_content()
             keep(browser, args.out / "report.png")
         finally:
             browser.close()

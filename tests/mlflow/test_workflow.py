@@ -48,7 +48,7 @@ def test_the_filters_that_the_readme_shows(swept: Swept) -> None:
             for each in filters
         ]
     shifted = {(controller, "batch") for controller in CONTROLLERS}
-    # By distribution and by split; then what has headroom, what is a classifier, what failed.
+    # By distribution and by split; then what has headroom, what is a control, what failed.
     assert found == [shifted, shifted, set(), set(), set()]
 
 
