@@ -34,6 +34,7 @@ from study_classifiers import ESTIMATORS, ORACLE, RULES, difference
 
 from rudder.engine import RunOptions
 from rudder.home import Home
+from rudder.model.find import locate
 from rudder.replay.clock import TimeModel
 from rudder.replay.engine import ReplayEngine
 from rudder.replay.loaded import Loaded
@@ -102,7 +103,7 @@ def measure(place: Home, cell: Cell, loaded: Loaded) -> dict[str, Any]:
             found[name] = _facts(result)
             return result
 
-        spec = Spec.parse(cell.controller)
+        spec = locate(Spec.parse(cell.controller), place)
         result = run(cell.name, spec)
         if cell.controls:
             latency = {"latency_s": spec.params["latency_s"]}
