@@ -89,8 +89,10 @@ def test_a_sweep_that_has_grown_is_seen_whole(
 def test_an_experiment_that_somebody_else_made_opens_on_its_runs(
     tracker: Tracker, client: Any, make_result: MakeResult
 ) -> None:
-    client.create_experiment("theirs")
-    client.create_experiment("chosen", tags={"mlflow.experimentKind": "genai_development"})
+    place = tracker.home.mlflow_artifacts.as_uri()
+    kind = {"mlflow.experimentKind": "genai_development"}
+    client.create_experiment("theirs", place)
+    client.create_experiment("chosen", place, tags=kind)
     result = make_result()
     for name in ("theirs", "chosen"):
         with tracker.run(result.scenario, result.controller, experiment=name) as tracked:
