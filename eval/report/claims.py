@@ -348,6 +348,9 @@ def _classifiers_are_fast(evidence: Evidence) -> Finding:
     agents, classifiers = evidence.of("llm"), evidence.of("classifier")
     if not agents or not classifiers:
         return _missing("needs LLM agents and classifiers")
+    own_cells = [cell for cell in evidence.cells if cell.controller in (*agents, *classifiers)]
+    if any(cell.value("latency_s") is not None for cell in own_cells):
+        return _missing("needs measured answers: replays answer after the seconds they are told")
     found = compare_values(
         grid.of_several(classifiers), grid.of_several(agents), "classifiers", "agents"
     )

@@ -100,6 +100,13 @@ def test_where_nothing_is_to_decide_no_gap_is_claimed(make: Any) -> None:
     assert found["Classifiers degrade out of distribution."].verdict == "not testable here"
 
 
+def test_seconds_that_a_replay_was_told_are_no_evidence(make: Any) -> None:
+    more = {name: {**MORE[name], "latency_s": MORE[name]["latency_p50_s"]} for name in (LLM, "mlp")}
+    found = make(more={**MORE, **more})["Classifiers answer faster than agents."]
+    assert found.verdict == "not testable here"
+    assert "measured" in found.result
+
+
 def test_intervals_between_replacements_follow_latency(planted: Any) -> None:
     names = ("a", "b", "c", "d", "e", "f")
     more = {
