@@ -91,9 +91,8 @@ class Classifier(Controller):
 
         try:
             manifest = FittedModel.load(find_model(self.model)).manifest
-        except (ModelError, ImportError) as error:
-            advice = "pip install 'rudder-gnn[classifiers]'"
-            yield Check(f"model {self.model}", False, str(error), advice)
+        except ModelError as error:
+            yield Check(f"model {self.model}", False, str(error))
         else:
             yield Check(f"model {self.model}", True, f"{manifest.spec.name}, can be read")
 

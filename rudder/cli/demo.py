@@ -95,7 +95,8 @@ def contenders(learned: Sequence[str]) -> list[str]:
 def unavailable(controller: str) -> str | None:
     """Why a controller cannot run on this machine; None if it can."""
     broken = [check for check in CONTROLLERS.build(controller).needs() if check.ok is False]
-    return "; ".join(f"{check.name}: {check.found}; {check.advice}" for check in broken) or None
+    told = (": ".join(filter(None, (one.name, one.found, one.advice))) for one in broken)
+    return "; ".join(told) or None
 
 
 def train(

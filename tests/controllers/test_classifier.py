@@ -142,6 +142,17 @@ def test_without_its_model_it_fails_by_name(
         )  # fmt: skip
 
 
+def test_it_says_whether_its_model_can_be_read_here(make_model: Callable[..., Path]) -> None:
+    folder = make_model()
+    (here,) = CONTROLLERS.build(Spec("mlp", {"model": str(folder)})).needs()
+    assert here.ok is True
+    other = make_model("other", compatible={"no-such-library": ">=1"})
+    (missing,) = CONTROLLERS.build(Spec("mlp", {"model": str(other)})).needs()
+    assert missing.ok is False
+    assert "no-such-library" in missing.found
+    assert "rudder-gnn[classifiers]" in missing.found
+
+
 def test_adaptation_learns_from_settled_replacements_once(
     make_model: Callable[..., Path],
 ) -> None:

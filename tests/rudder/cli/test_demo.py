@@ -137,7 +137,7 @@ def test_what_cannot_run_here_is_left_out_and_said(
     assert called["evaluate"]["seeds_of"] is None
     said = capsys.readouterr().err
     for name in ("xgboost", "smollm2-135m"):
-        assert f"{name} is left out: transformers: not installed; pip install" in said
+        assert f"{name} is left out: transformers: not installed: pip install" in said
 
 
 def test_the_scenarios_are_of_the_suite_in_distribution_and_out_of_it() -> None:
