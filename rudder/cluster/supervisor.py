@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from io import FileIO
 from pathlib import Path
 
 from rudder.cluster.hosts import Cluster, RoleProcess, describe_status
 from rudder.cluster.report import Report, ReportReader
+from rudder.cluster.rolelog import RoleLog
 from rudder.cluster.roles import Role
 from rudder.errors import ClusterError, RoleError, UsageError
 from rudder.terminating import sigterm_as_exit
@@ -152,9 +152,8 @@ class _Job:
             except BaseException:
                 log.close()
                 raise
-            self._running.append(
-                _Running(role, process, ReportReader(partial(_write_all, log)), log)
-            )
+            reader = ReportReader(RoleLog(role.name, log))
+            self._running.append(_Running(role, process, reader, log))
         self._reading = threading.Thread(target=self._read, name="rudder-output", daemon=True)
         self._reading.start()
 
@@ -368,11 +367,6 @@ class _Job:
                     if not data:
                         selector.unregister(key.fd)
                         self._events.put((running, None))
-
-
-def _write_all(log: FileIO, data: bytes) -> None:
-    while data:
-        data = data[log.write(data) :]
 
 
 def last_lines(log: Path, lines: int = _TAIL_LINES) -> list[str]:

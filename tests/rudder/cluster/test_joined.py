@@ -138,8 +138,8 @@ def test_the_hosts_that_joined_are_looked_at(tmp_path: Path, emulated: Any) -> N
         launcher, agent = command_on(
             hosts, emulated.Starter(hosts, tmp_path), tmp_path / "home", *words
         )
-        assert launcher.wait(60) == 0, launcher.text
-        assert agent.wait(20) == 0, agent.text
+        assert launcher.wait(180) == 0, launcher.text
+        assert agent.wait(60) == 0, agent.text
         rows = json.loads(launcher.text)
         assert [row["name"] for row in rows] == [str(host) for host in hosts.hosts]
 
@@ -154,7 +154,7 @@ def test_training_on_hosts_that_joined(tmp_path: Path, emulated: Any) -> None:
             *emulated.RUDDER, *words, "--hosts", "env",
         )  # fmt: skip
         assert launcher.wait(300) == 0, launcher.text
-        assert agent.wait(20) == 0, agent.text
+        assert agent.wait(60) == 0, agent.text
         shown = json.loads(launcher.text[launcher.text.index("{") : launcher.text.rindex("}") + 1])
         assert shown["parts"] == 2
         assert shown["hits"] + shown["misses"] == shown["remote_sampled"] > 0

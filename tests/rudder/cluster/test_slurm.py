@@ -14,7 +14,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 COMMON = ("sbm:nodes=2000", "--no-track", "--epochs", "1", "--json", "--quiet")
-IN_TIME = 20.0
+IN_TIME = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_a_batch_script_that_rudder_has_written_runs(hosts: Any) -> None:
     home = hosts.folder / "home-of-batch"
     options = ("--parts", "2", "--submit", "--sbatch", "time=00:10:00", "--home", home)
     run = hosts.rudder("train", *COMMON, *options)
-    assert run.wait(60) == 0, run.text
+    assert run.wait(180) == 0, run.text
     told = json.loads(run.text)
     script = Path(told["script"]).read_text()
     assert "#SBATCH --nodes=2\n" in script
@@ -52,7 +52,7 @@ def test_a_batch_script_that_rudder_has_written_runs(hosts: Any) -> None:
 
 def test_outside_of_an_allocation_it_is_said_what_to_do(hosts: Any) -> None:
     run = hosts.rudder("train", *COMMON, "--hosts", "slurm", "--home", hosts.folder / "home")
-    assert run.wait(60) == 2
+    assert run.wait(180) == 2
     assert "no Slurm allocation" in run.text
     assert "salloc -N HOSTS" in run.text
 
@@ -60,7 +60,7 @@ def test_outside_of_an_allocation_it_is_said_what_to_do(hosts: Any) -> None:
 def test_another_number_of_parts_than_hosts_is_refused(hosts: Any) -> None:
     options = ("--hosts", "slurm", "--parts", "3", "--home", hosts.folder / "home")
     run = hosts.rudder("train", *COMMON, *options, nodes=2)
-    assert run.wait(60) == 2
+    assert run.wait(180) == 2
     assert "--hosts slurm means 2 hosts, but the scenario has 3 parts" in run.text
 
 
