@@ -26,8 +26,8 @@ CLASSIFIER = "xgboost"
 AGENT = "smollm2-135m"
 SWEEP = "demo"
 SUITE = "quick"
-SCENARIOS = ("uniform", "batch-size", "parts", "drift")
-"""Of the suite: one in distribution, three out of it."""
+SCENARIOS = ("held-coarse", "batch-size", "parts", "drift")
+"""Of the suite: one of id_val, three out of distribution."""
 ANSWER_S = 0.4
 """What the agent takes for an answer, in the replays' modelled clock."""
 SEEDS = 2
