@@ -153,7 +153,7 @@ def test_training_on_hosts_that_joined(tmp_path: Path, emulated: Any) -> None:
             hosts, emulated.Starter(hosts, tmp_path), tmp_path / "home",
             *emulated.RUDDER, *words, "--hosts", "env",
         )  # fmt: skip
-        assert launcher.wait(300) == 0, launcher.text
+        assert launcher.wait(900) == 0, launcher.text
         assert agent.wait(60) == 0, agent.text
         shown = json.loads(launcher.text[launcher.text.index("{") : launcher.text.rindex("}") + 1])
         assert shown["parts"] == 2

@@ -26,7 +26,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory, slurm: Any) -> Iterator[Any]
 def test_train_runs_in_an_allocation(hosts: Any) -> None:
     home = hosts.folder / "home"
     run = hosts.rudder("train", *COMMON, "--hosts", "slurm", "--home", home, nodes=2)
-    assert run.wait(300) == 0, run.text
+    assert run.wait(900) == 0, run.text
     shown = json.loads(run.text[run.text.index("{") : run.text.rindex("}") + 1])
     assert shown["parts"] == 2
     assert shown["hits"] + shown["misses"] == shown["remote_sampled"] > 0
@@ -44,7 +44,7 @@ def test_a_batch_script_that_rudder_has_written_runs(hosts: Any) -> None:
     assert "#SBATCH --time=00:10:00\n" in script
     assert "--submit" not in script
     wait = f"while squeue --noheader --job {told['job']} | grep -q .; do sleep 1; done"
-    assert hosts.command("/bin/sh", "-c", wait).wait(300) == 0
+    assert hosts.command("/bin/sh", "-c", wait).wait(900) == 0
     said = Path(told["log"]).read_text()
     shown = json.loads(said[said.index("{") : said.rindex("}") + 1])
     assert shown["hits"] + shown["misses"] == shown["remote_sampled"] > 0
@@ -82,7 +82,7 @@ def test_the_end_of_the_launcher_or_of_the_job_is_the_end_of_everything(
             for journal in new.glob("ranks/decisions-*")
         )
 
-    run.wait_for(trains, 300)
+    run.wait_for(trains, 900)
     if how == "launcher":
         os.kill(launcher(traces), signal.SIGKILL)
     else:

@@ -45,7 +45,7 @@ def test_train_runs_on_hosts_that_share_nothing(pair: Any) -> None:
         str(pair.config), "--home", str(home), "--no-track", "--epochs", "1", "--json", "--quiet",
         "--record", home / "traces" / "new",
     )  # fmt: skip
-    assert run.wait(240) == 0, run.text
+    assert run.wait(600) == 0, run.text
     shown = json.loads(run.text[run.text.index("{") :])
     assert shown["parts"] == 2
     assert shown["hits"] + shown["misses"] == shown["remote_sampled"] > 0
