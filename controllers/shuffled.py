@@ -9,6 +9,8 @@ from rudder import Capabilities, Controller, Decision, Observation, Task
 from rudder.errors import ControllerError, SpecError
 from rudder.result import RunResult
 
+from .chance import checked_draw, draw_key
+
 
 class Shuffled(Controller):
     """Gives each question the answer that another question of an earlier run was given.
@@ -19,23 +21,24 @@ class Shuffled(Controller):
 
     Args:
         run: run directory whose answers are given, rank by rank.
+        draw: which of many orders.
 
     Raises:
-        SpecError: no run is named.
+        SpecError: no run is named, or ``draw`` is no count.
     """
 
     tags: Capabilities = Capabilities(stochastic=True, paths=("run",))
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, draw: int = 0) -> None:
         if not isinstance(run, str) or not run:
             raise SpecError("shuffled needs the run whose answers it gives: shuffled:run=DIRECTORY")
-        self.run = run
+        self.run, self.draw = run, checked_draw("shuffled", draw)
         self._own: list[Decision] = []
         self._given: list[Decision] = []
 
     def _reset(self, task: Task) -> None:
         self._own = answers(Path(self.run).expanduser(), task.rank)
-        self._given = in_another_order(self._own, task.seed, task.rank)
+        self._given = in_another_order(self._own, task.seed, task.rank, self.draw)
 
     def _decide(self, observation: Observation) -> Decision:
         at = observation.index % len(self._given)
@@ -65,11 +68,11 @@ def answers(run: Path, rank: int) -> list[Decision]:
     return found
 
 
-def in_another_order(own: list[Decision], seed: int, rank: int) -> list[Decision]:
-    """The same answers, shuffled by seed and rank."""
+def in_another_order(own: list[Decision], seed: int, rank: int, draw: int = 0) -> list[Decision]:
+    """The same answers, shuffled by seed, rank and draw."""
     given = list(own)
     # Seeding by text hashes it with SHA-512: the same on every machine.
-    random.Random(f"{seed}:{rank}").shuffle(given)
+    random.Random(draw_key(seed, rank, draw)).shuffle(given)
     return given
 
 

@@ -106,6 +106,8 @@ class Agent(Controller):
                 "shots, budget and billions count from 0, found "
                 f"{shots!r}, {budget!r} and {billions!r}"
             )
+        if memory and not shots:
+            raise SpecError("what memory= remembers is told as examples; say how many: shots=4")
         if backend == "openai" and mode == "score":
             raise SpecError("a server writes answers; mode=score needs backend=transformers")
         self.mode: str = mode or ("score" if backend == "transformers" else "generate")
@@ -217,6 +219,7 @@ class Agent(Controller):
             "weights": facts["weights"],
             "precision": facts["precision"],
             "template": Template.load(self.template).digest,
+            "words": words.DIGEST,
             "numbers": self.numbers,
             "shots": self.shots,
             "order": self.order,

@@ -2,11 +2,15 @@
 
 Traces whose accesses drift, on two graphs, at seeds that no model has seen, and the recorded trace
 ``debian-demo``, which has one seed. On each, all on one and the same trace: rules, the classifiers
-that ship, and an agent without any example (``zero-shot``), with those of its template and its own
-past (``few-shot``) and with a fitted threshold (``calibrated``, where ``--calibration`` gives one).
-Agents answer after ``--latency`` minibatches, so do their controls: ``random`` at an agent's
-own replacement rate, and its own answers in another order (``shuffled``). Differences are paired by
-scenario and seed, with 95 % intervals by Student's t over seeds.
+that ship, and an agent without any example (``zero-shot``), with those of its template alone
+(``examples``), with these and its own past (``few-shot``), and as its spec has it with a fitted
+threshold (``calibrated``, where ``--calibration`` gives one).
+
+Agents answer after ``--latency`` minibatches, so do their controls: ``random`` at an agent's own
+replacement rate, and its own answers in another order (``shuffled``), which keeps their number. So
+few questions are asked in a run that one draw of a control may lie far from its mean: each control
+is the mean of several. Differences are paired by scenario and seed, with 95 % intervals by
+Student's t over seeds.
 
 A run under one controller is measured once and kept; whoever starts again goes on behind it.
 
@@ -56,6 +60,9 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     DEMO: {"policy": "massivegnn", "buffer": 0.5},
 }  # fmt: skip
 """Fields of the scenarios; of the recorded trace those that a replay may change."""
+
+DRAWS = 4
+"""Of each control, which stands for their mean."""
 
 
 class Steps(TimeModel):
@@ -108,12 +115,28 @@ def measure(place: Home, cell: Cell, loaded: Loaded) -> dict[str, Any]:
         if cell.controls:
             latency = {"latency_s": spec.params["latency_s"]}
             rate = found[cell.name]["replaces"] or 0.0
-            run(f"{cell.name}: rate", Spec("random", {"p": rate, **latency}))
-            shuffled = Spec("shuffled", {"run": str(result.run_dir), **latency})
-            control = run(f"{cell.name}: order", shuffled)
-            words = [d["decision"]["explanation"] for d in control.decisions]
-            found[cell.name]["changed"] = words.count("changed") / max(len(words), 1)
+            answers = str(result.run_dir)
+            drawn = [
+                run(f"{cell.name}: {kind} {draw}", Spec(name, {**params, **latency, "draw": draw}))
+                for kind, name, params in (
+                    ("rate", "random", {"p": rate}),
+                    ("order", "shuffled", {"run": answers}),
+                )
+                for draw in range(DRAWS)
+            ]
+            found[cell.name]["changed"] = statistics.fmean(map(changed, drawn[DRAWS:]))
+            for kind in ("rate", "order"):
+                of = [found.pop(f"{cell.name}: {kind} {draw}") for draw in range(DRAWS)]
+                found[f"{cell.name}: {kind}"] = {
+                    key: statistics.fmean(one[key] for one in of) for key in ("fetched", "replaces")
+                }
     return {"runs": found}
+
+
+def changed(control: RunResult) -> float:
+    """Share of the answers that a control in another order gives otherwise."""
+    words = [d["decision"]["explanation"] for d in control.decisions]
+    return words.count("changed") / len(words)
 
 
 def _facts(result: RunResult) -> dict[str, Any]:
@@ -138,8 +161,9 @@ def controllers(agent: str, latency: int, calibration: str) -> dict[str, tuple[s
         return str(Spec(spec.name, {**spec.params, "latency_s": latency - 0.5, **params})), True
 
     found = {name: (name, False) for name in (*RULES, ORACLE, *ESTIMATORS)}
-    found["few-shot"] = variant()
     found["zero-shot"] = variant(shots=0, without="examples")
+    found["examples"] = variant(shots=0, without="history")
+    found["few-shot"] = variant(shots=4, without="")
     if calibration:
         found["calibrated"] = variant(calibration=calibration)
     return found
@@ -176,6 +200,11 @@ def table(cells: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[dict
                     run["fetched"] / least for run, least in zip(runs, oracle, strict=True)
                 ),
                 "replaces": mean("replaces"),
+                "its rate": statistics.fmean(
+                    cell["runs"][f"{name}: rate"]["replaces"] for cell in cells
+                )
+                if agent
+                else None,
                 "against the best rule, %": difference(cells, name, None),
                 "against its rate, %": difference(cells, name, f"{name}: rate") if agent else "–",
                 "against its order, %": difference(cells, name, f"{name}: order") if agent else "–",

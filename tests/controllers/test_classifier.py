@@ -274,6 +274,9 @@ def test_shuffled_keeps_the_rate_and_loses_the_moment(tmp_path: Path) -> None:
         a.replace != b for a, b in zip(given, own, strict=True)
     ]
     assert decide(f"shuffled:run={run}", episode())[3].replace == given[3].replace
+    other = [a.replace for a in decide(f"shuffled:run={run},draw=1", episode())]
+    assert sum(other) == 5
+    assert other not in (own, [a.replace for a in given])
     module = importlib.import_module(CONTROLLERS.target("shuffled").__module__)
     changed = module.changed_share(run, 1, 0)
     assert changed == sum(a.explanation == "changed" for a in given) / 16

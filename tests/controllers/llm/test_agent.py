@@ -142,7 +142,7 @@ def test_a_reset_forgets(scripted: ScriptedBackend) -> None:
 
 
 def test_a_calibration_holds_for_what_it_was_fitted_to(
-    scripted: ScriptedBackend, tmp_path: Path
+    scripted: ScriptedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = Training(
         suite="s", suite_digest="d", scenarios={}, graphs=(), traces=(), seeds=(), collection="c",
@@ -158,6 +158,9 @@ def test_a_calibration_holds_for_what_it_was_fitted_to(
     assert (found[0].details or {})["zero_shot"] is False
     with pytest.raises(ModelError, match=r"fitted to something else.*shots: 4 instead of 2"):
         Agent("m", calibration=str(tmp_path), shots=2).reset(task())
+    monkeypatch.setattr("rudder_controllers.llm.words.DIGEST", "of other words")
+    with pytest.raises(ModelError, match=r"fitted to something else.*instead of 'of other words'"):
+        Agent("m", calibration=str(tmp_path)).reset(task())
 
 
 @pytest.mark.parametrize(
@@ -171,6 +174,7 @@ def test_a_calibration_holds_for_what_it_was_fitted_to(
         ({"threshold": 0.5, "mode": "generate"}, "a threshold needs"),
         ({"backend": "openai", "mode": "score"}, "a server writes answers"),
         ({"shots": -1}, "shots, budget and billions count from 0"),
+        ({"memory": "runs/x", "shots": 0}, "told as examples; say how many"),
         ({"order": "best"}, "order must be one of"),
         ({"precision": "int4"}, "precision must be one of"),
         ({"backend": "openai", "url": "localhost"}, "url must look like"),

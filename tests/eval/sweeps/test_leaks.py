@@ -45,7 +45,7 @@ def remembered(
 
 
 def agent(memory: Path) -> str:
-    return f'smollm2-135m:memory="{memory}"'
+    return f'smollm2-135m:shots=4,memory="{memory}"'
 
 
 def check(home: Home, controller: str, traces: tuple[str, ...] = ()) -> None:
@@ -93,7 +93,7 @@ def test_runs_in_distribution_at_other_seeds_may_be_remembered(home: Home, tmp_p
 def test_what_a_remembered_run_had_learned_from_counts(home: Home, tmp_path: Path) -> None:
     first = remembered(tmp_path / "first", SCENARIOS["batch"])
     fine = SCENARIOS["plain"].change(seed=3)
-    second = remembered(tmp_path / "second", fine, Spec("smollm2-135m", {"memory": str(first)}))
+    second = remembered(tmp_path / "second", fine, agent(first))
     with pytest.raises(LeakError, match=r"shifts/batch .*: model 'memory of first'"):
         check(home, agent(second))
     (first / "run.json").rename(tmp_path / "run.json")
