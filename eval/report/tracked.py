@@ -22,7 +22,7 @@ _VERDICTS: Mapping[Verdict, str] = {
 
 
 def robustness(study: Study) -> dict[str, float]:
-    """Figures by ``WHAT/CONTROLLER``, or ``headroom/SCENARIO``.
+    """Figures of competitors and bounds by ``WHAT/CONTROLLER``, or ``headroom/SCENARIO``.
 
     ``communication``, ``place_best`` and ``place_worst`` of the ranking over scenarios like these;
     by the metric that ID and OOD are compared by, ``id_``, ``ood_``, ``gap_`` and ``worst_METRIC``;
@@ -35,6 +35,8 @@ def robustness(study: Study) -> dict[str, float]:
         found[f"place_best/{one.controller}"] = one.best
         found[f"place_worst/{one.controller}"] = one.worst
     for shift in study.shifts:
+        if shift.controller not in study.shown:
+            continue
         key = shift.metric.key
         found |= _interval(f"id_{key}", shift.controller, shift.inside)
         found |= _interval(f"ood_{key}", shift.controller, shift.outside)
