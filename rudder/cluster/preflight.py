@@ -26,7 +26,8 @@ class Facts:
     Attributes:
         values: as :func:`rudder.cluster.survey.survey` gives them.
         refused: why roles cannot have process ids and a ``/dev/shm`` of their own; None = they can.
-        clock_offset: seconds that its clock is ahead of this machine's.
+        clock_offset: seconds that its clock is ahead of this machine's, at least; as
+            :func:`clock_offset` gives them.
     """
 
     host: Host
@@ -73,6 +74,11 @@ def unreachable(host: Host, link: Connection, by_hand: str, python: str) -> Prob
         remedy = f"{by_hand} ls -l {python}; or name its interpreter: python=PATH"
         return Problem(str(host), f"no interpreter {python} there ({_last(said)})", remedy)
     return Problem(str(host), f"cannot be reached: {link.failure}", by_hand)
+
+
+def clock_offset(theirs: float, asked: float, answered: float) -> float:
+    """Seconds that a clock is ahead for certain, read at some time between question and answer."""
+    return theirs - min(max(theirs, asked), answered)
 
 
 def host_problems(here: Facts, there: Facts) -> list[Problem]:

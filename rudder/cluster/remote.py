@@ -25,6 +25,7 @@ from rudder.cluster.hosts import (
 from rudder.cluster.preflight import (
     Facts,
     Problem,
+    clock_offset,
     host_problems,
     room_problems,
     together_problems,
@@ -34,10 +35,10 @@ from rudder.cluster.preflight import (
 from rudder.cluster.report import VARIABLE
 from rudder.cluster.roles import Role
 from rudder.cluster.streams import CommandStream, Stream
-from rudder.cluster.survey import file_digest
+from rudder.cluster.survey import file_digest, survey
 from rudder.errors import ClusterError, PreflightError, UsageError
 
-_SECONDS_TO_CONNECT = 45.0
+_SECONDS_TO_CONNECT = 60.0
 _SECONDS_TO_ANSWER = 30.0
 _SECONDS_TO_HASH = 3600.0
 _HEARTBEAT_SECONDS = 1.0
@@ -263,8 +264,6 @@ class RemoteCluster(Cluster):
         return CommandStream(reach.command)
 
     def _here(self) -> Facts:
-        from rudder.cluster.survey import survey
-
         host = Host(-1, "this machine", "")
         return Facts(host, survey("", str(self._data)), None, 0.0)
 
@@ -281,8 +280,7 @@ class RemoteCluster(Cluster):
         except ClusterError as error:
             link.failure = link.failure or str(error)
             return None
-        middle = (before + time.time()) / 2
-        return Facts(host, values, link.refused, values["clock"] - middle)
+        return Facts(host, values, link.refused, clock_offset(values["clock"], before, time.time()))
 
     def _shared(self, folder: Path, hosts: Sequence[Host] | None = None) -> list[bool]:
         """For each host, whether its place for a folder is that folder itself, seen by a mark."""

@@ -12,6 +12,7 @@ from rudder.cluster.hosts import Host
 from rudder.cluster.preflight import (
     Facts,
     Problem,
+    clock_offset,
     host_problems,
     room_problems,
     together_problems,
@@ -86,6 +87,12 @@ def test_one_machine_under_two_addresses(here: Facts) -> None:
     [found] = together_problems(twins)
     assert found.host == "host1 (10.0.0.2)"
     assert "the same machine as host0 (10.0.0.1)" in found.what
+
+
+def test_a_slow_answer_is_no_wrong_clock() -> None:
+    assert clock_offset(104.0, 100.0, 109.0) == 0.0
+    assert clock_offset(97.0, 100.0, 109.0) == -3.0
+    assert clock_offset(112.5, 100.0, 109.0) == 3.5
 
 
 def test_arrays_of_another_job_matter_where_roles_are_not_apart(here: Facts) -> None:
