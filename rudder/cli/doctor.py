@@ -15,12 +15,14 @@ import typer
 from packaging.requirements import Requirement
 
 from rudder import __version__, plugins
+from rudder.cli.clean import clean_up
 from rudder.cli.options import AllowPublic, AsJson, HomeDir, Hosts, Plugins, SshConfig, Verbose
 from rudder.cli.output import emit
 from rudder.cluster.doctor import Check, hosts_checks
 from rudder.cluster.doctor import checks as machine
-from rudder.errors import HomeError, VersionError
+from rudder.errors import HomeError, UsageError, VersionError
 from rudder.home import Home
+from rudder.leftovers import find
 from rudder.registries import CONTROLLERS
 from rudder.versions import LIBRARIES, check_versions, installed
 
@@ -38,6 +40,11 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    clean: Annotated[
+        bool,
+        typer.Option("--clean", help="list what dead runs have left, and remove it if you agree"),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --clean: agree")] = False,
     hosts: Hosts = None,
     ssh_config: SshConfig = None,
     allow_public: AllowPublic = False,
@@ -50,8 +57,18 @@ def doctor(
 
     With --hosts the hosts are looked at instead, all at once, as before every job on them.
 
+    With --clean only what is certainly of this user's dead runs is listed and removed: processes,
+    shared memory, temporary folders, half-made graphs and partitions.
+
     A check that FAILS names what does not work and what to do; the exit code is 1 then.
     """
+    if yes and not clean:
+        raise UsageError("--yes agrees to what --clean removes: give both")
+    if clean:
+        if model is not None or hosts is not None:
+            raise UsageError("--clean looks at this machine: leave out --model and --hosts")
+        clean_up(find(Home.resolve(home)), yes=yes, as_json=as_json)
+        return
     if model is not None:
         checks = needs_of(model)
     elif hosts is not None:
@@ -61,7 +78,7 @@ def doctor(
         place.join()
         checks = hosts_checks(place.remote())
     else:
-        checks = [*installation(), *machine(), gpu(), user_home(), data_directory(home)]
+        checks = [*installation(), *machine(), gpu(), user_home(), *data(home)]
     rows = [{**vars(check)} for check in checks]
     if not as_json:
         rows = [{**row, "ok": _WORDS[row["ok"]]} for row in rows]
@@ -139,6 +156,20 @@ def user_home() -> Check:
         return Check("HOME", True, str(place))
     advice = "DGL writes ~/.dgl when it is imported: set HOME to a directory that you may write"
     return Check("HOME", False, f"{place} is not writable", advice)
+
+
+def data(home: Path | None) -> Iterator[Check]:
+    """The data directory, and what dead runs have left there and elsewhere."""
+    directory = data_directory(home)
+    yield directory
+    if directory.ok is False:
+        return
+    left = find(Home.resolve(home))
+    if not left:
+        yield Check("leftovers", True, "none")
+        return
+    told = ", ".join(f"{each.kind} {each.what}" for each in left)
+    yield Check("leftovers", None, told, "rudder doctor --clean")
 
 
 def data_directory(home: Path | None) -> Check:

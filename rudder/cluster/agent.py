@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rudder.cluster.arrays import PREFIX, ArrayNote
 from rudder.cluster.frames import OPENING, Decoder, Message, encode
 from rudder.cluster.isolation import isolate
 from rudder.cluster.namespaces import adopt_orphans, die_with_parent
@@ -60,6 +61,7 @@ class _Agent:
         self._replies: dict[int, tuple[int, bytes]] = {}
         self._heard = time.monotonic()
         self._before = {path.name for path in _SHARED_MEMORY.iterdir()}
+        self._arrays = None if self._isolated else ArrayNote(_SHARED_MEMORY)
 
     def serve(self) -> int:
         """Until the launcher is gone."""
@@ -82,6 +84,8 @@ class _Agent:
                     key.data()
                 self._reap()
                 self._flush()
+                if self._arrays is not None:
+                    self._arrays.look()
             return 1
         except EOFError:
             return 0
@@ -264,10 +268,14 @@ class _Agent:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        if self._arrays is not None:
+            self._arrays.forget()
 
     def _ours(self, path: Path) -> bool:
         """In a ``/dev/shm`` that others use too: made since the start, and used by nobody."""
-        if path.name in self._before or path.lstat().st_uid != os.getuid():
+        if path.name in self._before or path.name.startswith(PREFIX):
+            return False
+        if path.lstat().st_uid != os.getuid():
             return False
         return not any(str(path) in maps for maps in _maps_of_this_user())
 

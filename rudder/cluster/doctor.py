@@ -18,7 +18,6 @@ _GIB = 1 << 30
 _LEAST_SHARED_MEMORY = 1 * _GIB
 _LEAST_MEMORY = 4 * _GIB
 _LEAST_CPUS = 2
-_WORLD_MARK = b"rudder.cluster.world"
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Check:
 
 def checks() -> list[Check]:
     """All checks of the machine. Takes about a second; starts two hosts and ends them."""
-    return [_cpus(), _memory(), *_hosts(), _shared_memory(), _leftovers()]
+    return [_cpus(), _memory(), *_hosts(), _shared_memory()]
 
 
 def hosts_checks(cluster: RemoteCluster) -> list[Check]:
@@ -128,29 +127,3 @@ def _shared_memory() -> Check:
         advice = "emulated hosts have their own; for hosts in containers raise --shm-size"
         return Check("/dev/shm", None, found, advice)
     return Check("/dev/shm", True, found)
-
-
-def _leftovers() -> Check:
-    """Clusters whose launcher is gone. The kernel ends them with it, so none is expected."""
-    running: list[str] = []
-    orphans: list[str] = []
-    launched_by_init = b"rudder" in Path("/proc/1/cmdline").read_bytes()  # in a small container
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes()
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            mine = entry.stat().st_uid == os.getuid()
-        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            continue
-        if not mine or _WORLD_MARK not in command:
-            continue
-        orphaned = parent == 1 and not launched_by_init
-        (orphans if orphaned else running).append(entry.name)
-    if orphans:
-        found = f"processes of ended clusters: {', '.join(orphans)}"
-        return Check("leftovers", False, found, f"kill -9 {' '.join(orphans)}")
-    if running:
-        return Check("leftovers", True, f"none ({len(running)} processes of running clusters)")
-    return Check("leftovers", True, "none")

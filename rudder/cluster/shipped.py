@@ -1,4 +1,4 @@
-"""What is sent to a host to run an agent there: a few modules of this package, as source.
+"""What is sent to a host to run an agent there: a few modules, as source.
 
 The host needs a Python interpreter and nothing of Rudder: so the agent can tell what is missing,
 and both sides always speak the same version.
@@ -18,6 +18,8 @@ MODULES = (
     "rudder.cluster.isolation",
     "rudder.cluster.processes",
     "rudder.cluster.survey",
+    "rudder.identity",
+    "rudder.cluster.arrays",
     "rudder.cluster.agent",
 )
 """In order of their imports; they import the standard library and each other."""

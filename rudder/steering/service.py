@@ -14,15 +14,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from rudder.errors import ControllerError
+from rudder.identity import NOTE_VERSION, Process
 from rudder.plugins import PluginFile
 from rudder.spec import Spec
 from rudder.steering.protocol import OUT_OF_MEMORY
 
 _log = logging.getLogger(__name__)
+
+SOCKET = "controller.sock"
+NOTE = "owner.json"
+"""In the socket's folder: whose it is, for when the owner is killed (``rudder/leftovers.py``)."""
 
 _PING_S = 2.0
 """Seconds between looks at the process."""
@@ -84,7 +90,7 @@ class ControllerService:
     def socket(self) -> Path:
         if self._folder is None:
             raise ControllerError(f"the process of {self._spec} was not started")
-        return self._folder / "controller.sock"
+        return self._folder / SOCKET
 
     @property
     def pid(self) -> int | None:
@@ -126,6 +132,7 @@ class ControllerService:
                 encoding="utf-8",
             )
         self._process = process
+        self._note(process.pid)
         order = {
             "spec": self._spec.to_dict(),
             "plugins": [{"path": p.path, "sha256": p.sha256} for p in self._plugins],
@@ -161,6 +168,12 @@ class ControllerService:
                 self.events["loaded_s"] = word["loaded_s"]
                 return
             self._progress(word["phase"], word["share"])
+
+    def _note(self, pid: int) -> None:
+        note = self.socket.with_name(NOTE)
+        processes = {"owner": Process.own(), "process": Process.of(pid)}
+        told = {name: asdict(process) for name, process in processes.items()}
+        note.write_text(json.dumps({"version": NOTE_VERSION, **told}))
 
     def _keep(self) -> None:
         """Look after the process until the end."""

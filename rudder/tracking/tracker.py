@@ -16,6 +16,7 @@ import rudder
 from rudder.controller import Capabilities
 from rudder.errors import RudderError, TrackingError, UsageError
 from rudder.home import Home
+from rudder.identity import Process
 from rudder.registries import CONTROLLERS
 from rudder.result import RunResult
 from rudder.scenario import Scenario
@@ -65,7 +66,7 @@ class Tracker:
                 ``rudder.process`` and ``rudder.version``, and win over them.
             name: name of the run; default: graph and controller.
         """
-        process = unfinished.Process.own()
+        process = Process.own()
         record = self._record(
             uuid.uuid4().hex,
             experiment,
@@ -90,7 +91,7 @@ class Tracker:
             params: of the group; MLflow takes no other values for them later. What may change
                 belongs into ``tags``.
         """
-        process = unfinished.Process.own()
+        process = Process.own()
         all_tags = {**_common_tags(), "rudder.process": str(process), **tags}
         record = self._record(local_id, experiment, name, clipped(params, MAX_VALUE), all_tags)
         record = dataclasses.replace(record, bare=True)
@@ -242,7 +243,7 @@ class TrackedRun:
         tracker: Tracker,
         record: outbox.Record,
         specs: dict[str, Any],
-        process: unfinished.Process,
+        process: Process,
         *,
         again: bool = False,
     ) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,64 +18,13 @@ from pydantic import TypeAdapter
 
 from rudder.errors import TrackingError
 from rudder.home import Home
+from rudder.identity import Process
 from rudder.tracking.outbox import Package, Record, log_files, pack
 from rudder.tracking.store import exclusive
 
 _log = logging.getLogger(__name__)
 
 VERSION = 1
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process, told apart from every other one, before and after it.
-
-    Attributes:
-        host: name of the machine.
-        boot: the kernel's id of this start of the machine.
-        namespace: the pid namespace; a container has one of its own.
-        pid, started: number, and clock ticks from the machine's start to the process's.
-    """
-
-    host: str
-    boot: str
-    namespace: str
-    pid: int
-    started: int
-
-    @classmethod
-    def own(cls) -> Process:
-        """This process.
-
-        Raises:
-            OSError: /proc is not there.
-        """
-        _, started = _state_and_start(os.getpid())
-        namespace = os.readlink("/proc/self/ns/pid")
-        boot = _BOOT.read_text().strip()
-        return cls(socket.gethostname(), boot, namespace, os.getpid(), started)
-
-    def is_gone(self) -> bool:
-        """Whether it is certain, from here, that it runs no more.
-
-        False for a process of another machine or container: it cannot be seen from here.
-        """
-        here = Process.own()
-        if self.host != here.host:
-            return False
-        if self.boot != here.boot:
-            return True
-        if self.namespace != here.namespace:
-            return False
-        try:
-            state, started = _state_and_start(self.pid)
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        return started != self.started or state in "ZX"
-
-    def __str__(self) -> str:
-        return f"{self.host} pid {self.pid} start {self.started}"
 
 
 @dataclass(frozen=True)
@@ -188,10 +135,3 @@ def _read(path: Path) -> Note:
         raise TrackingError(
             f"{path} is no note of a run: {error}; delete it if no run is going on"
         ) from error
-
-
-def _state_and_start(pid: int) -> tuple[str, int]:
-    """State letter and start time in clock ticks, of proc(5)."""
-    # The name, in parentheses, may hold blanks and parentheses itself.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return fields[0], int(fields[19])

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from rudder import leftovers
 from rudder.cluster import Host, Role
 from rudder.cluster.connection import Connection, RemoteProcess
 from rudder.cluster.hosts import output_pipe
 from rudder.cluster.shipped import BOOTSTRAP, MODULES
 from rudder.cluster.streams import CommandStream
 from rudder.errors import ClusterError
+from rudder.home import Home
 
 pytestmark = pytest.mark.cluster
 
@@ -135,6 +137,33 @@ def test_the_agent_ends_its_roles_however_it_ends(traces: Any, isolated: bool, e
         traces.assert_gone()
         with pytest.raises(ClusterError):
             link.ask("survey", 5, address="127.0.0.1", data="/tmp")
+
+
+HOLD = """
+import mmap, sys, time
+file = open(sys.argv[1], "w+b"); file.truncate(4096)
+held = mmap.mmap(file.fileno(), 4096); time.sleep(300)
+"""
+
+
+def test_a_killed_agent_leaves_a_note_of_its_arrays(traces: Any, tmp_path: Path) -> None:
+    array = Path(f"/dev/shm/rudder-test-{traces.mark}")
+    with connected(isolated=False) as link:
+        agent = pid_of(link)
+        process = spawn(link, traces, f"exec {sys.executable} -I -c '{HOLD}' {array}")
+        until(lambda: any(array.name in note.read_text() for note in notes_of(agent)))
+        [note] = notes_of(agent)
+        os.kill(agent, signal.SIGKILL)
+        until(lambda: process.poll() is not None)
+        traces.assert_gone()
+    found = {left.what: left for left in leftovers.find(Home(tmp_path))}
+    for path in (array, note):
+        found[str(path)].remove()
+        assert not path.exists()
+
+
+def notes_of(agent: int) -> list[Path]:
+    return list(Path("/dev/shm").glob(f"rudder-agent-{agent}-*.json"))
 
 
 def test_what_a_login_shell_says_first_is_no_part_of_the_stream(traces: Any) -> None:

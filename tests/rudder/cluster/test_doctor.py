@@ -16,11 +16,9 @@ def test_every_check_has_an_answer_and_advice_where_something_is_wrong(traces: A
         "namespaces",
         "link shaping",
         "/dev/shm",
-        "leftovers",
     ]
     assert found["namespaces"].ok is True
     assert found["link shaping"].ok is True
-    assert found["leftovers"].ok is True
     for check in found.values():
         assert check.found
         assert check.advice or check.ok

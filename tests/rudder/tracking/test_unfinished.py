@@ -13,12 +13,13 @@ import pytest
 
 from rudder.errors import HomeError, UsageError
 from rudder.home import Home
+from rudder.identity import Process
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import Tracker, tracker
 from rudder.tracking.sending import sync
 from rudder.tracking.store import exclusive
-from rudder.tracking.unfinished import Note, Process, end_those_of_dead_processes
+from rudder.tracking.unfinished import Note, end_those_of_dead_processes
 
 from .conftest import MakeResult, free_port
 
