@@ -10,6 +10,7 @@ Exit codes: 0 done, 1 the work failed, 2 wrong use, 130 interrupted, 143 termina
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import traceback
@@ -25,6 +26,7 @@ from typer.exceptions import TyperException
 from rudder.cli.options import Plugins, start
 from rudder.cli.output import console
 from rudder.errors import RudderError, UsageError
+from rudder.home import Home
 from rudder.registries import COMMANDS
 from rudder.terminating import sigterm_as_exit
 
@@ -116,20 +118,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(args, type(error).__name__, str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         return _fail(args, "Interrupted", "interrupted", INTERRUPTED)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _defect(args, error)
+        advice = "make room there, or choose another data directory: --home"
+        return _fail(args, "OSError", f"{Home.resolve().root}: {error}; {advice}", 1)
     except Exception as error:  # noqa: BLE001 - a defect: say so and how to report it
-        traceback.print_exc()
-        return _fail(
-            args,
-            type(error).__name__,
-            f"unexpected: {error}",
-            1,
-            "This is a defect of Rudder or of a plug-in. Please report it with the lines above "
-            "and the output of 'rudder doctor --json'.",
-        )
+        return _defect(args, error)
     code = result if isinstance(result, int) else 0
     if code == INTERRUPTED:  # Typer has caught the KeyboardInterrupt
         return _fail(args, "Interrupted", "interrupted", INTERRUPTED)
     return code
+
+
+def _defect(args: Sequence[str], error: Exception) -> int:
+    traceback.print_exception(error)
+    return _fail(
+        args,
+        type(error).__name__,
+        f"unexpected: {error}",
+        1,
+        "This is a defect of Rudder or of a plug-in. Please report it with the lines above "
+        "and the output of 'rudder doctor --json'.",
+    )
 
 
 def _fail(args: Sequence[str], kind: str, message: str, code: int, hint: str = "") -> int:

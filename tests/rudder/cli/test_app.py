@@ -56,6 +56,7 @@ def fail(how: str, as_json: AsJson = False) -> None:
         "usage": ScenarioError("rate = -1: too low"),
         "work": PartitionError("no space left"),
         "defect": RuntimeError("index went astray"),
+        "disk": OSError(28, "No space left on device"),
         "interrupt": KeyboardInterrupt(),
         "exit": typer.Exit(7),
     }[how]
@@ -143,6 +144,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("usage", 2, "ScenarioError"),
         ("work", 1, "PartitionError"),
         ("defect", 1, "RuntimeError"),
+        ("disk", 1, "OSError"),
         ("interrupt", 130, "Interrupted"),
     ],
 )
@@ -158,6 +160,7 @@ def test_each_failure_has_its_code_and_its_json(run: Run, how: str, code: int, k
     told = json.loads(err.splitlines()[-1])
     assert set(told) == {"error", "message"}
     assert told["error"] == kind
+    assert ("make room" in told["message"]) == (how == "disk")
 
 
 def test_a_command_may_choose_its_code(run: Run) -> None:
