@@ -112,8 +112,15 @@ class Supervisor:
                 job.start()
                 job.wait(self._after_services)
                 job.wait_for_services(self._service_grace)
-            finally:
-                job.end(self._stop_grace)
+            except BaseException as error:
+                try:
+                    job.end(self._stop_grace)
+                except ClusterError as problem:  # what ended the job matters more
+                    if isinstance(error, (RoleError, ClusterError)):
+                        raise type(error)(f"{error} Then: {problem}") from error
+                    logger.warning("%s", problem)
+                raise
+            job.end(self._stop_grace)
 
 
 class _Job:
@@ -311,13 +318,12 @@ class _Job:
 
     def _role_failure(self) -> str:
         first, *others = self._failed()
-        status = first.status if first.status is not None else 0
         seconds = first.ended_at - self._started
         also = ""
         if others:
             also = " After it failed: " + ", ".join(self._where(r) for r in others) + "."
         return (
-            f"{self._where(first)} {describe_status(status)} after {seconds:.1f} s, so the job was "
+            f"{self._where(first)} {describe_status(first.status or 0)} after {seconds:.1f} s, so the job was "
             f"ended.{also}{self._tail(first)}"
         )
 

@@ -205,12 +205,14 @@ class _World:
         return {"counters": [links.read_counters(host.first) for host in self._hosts]}
 
     def _clean(self, message: channel.Message) -> channel.Message:
-        for line in self._lines:
+        for name, line in zip(self._plan.names, self._lines, strict=True):
             try:
                 line.send(_CLEAN)
                 line.recv(4096)
             except (BrokenPipeError, ConnectionResetError):
                 continue  # a dead host has nothing left to clean
+            except TimeoutError as error:
+                raise OSError(f"{name} has not answered for {_SECONDS_FOR_A_HOST:g} s") from error
         return {}
 
     def _host_died(self, index: int, status: int) -> None:

@@ -334,3 +334,27 @@ def test_last_lines_of_a_short_file(tmp_path: Path) -> None:
     log.write_text("a\nb\n")
     assert last_lines(log) == ["a", "b"]
     assert last_lines(log, 1) == ["b"]
+
+
+def test_hosts_that_cannot_be_cleaned_do_not_hide_why_the_job_ended(
+    cluster: PlainCluster,
+    role: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse() -> None:
+        raise ClusterError("host1 has not answered")
+
+    monkeypatch.setattr(cluster, "clean", refuse)
+    with pytest.raises(RoleError, match=r"(?s)trainer 0 .* status 3.*host1 has not answered"):
+        Supervisor(cluster).run([role("sys.exit(3)")])
+    defect = ValueError("of the callback")
+
+    def raise_it(who: Role, what: Report) -> None:
+        raise defect
+
+    with pytest.raises(ValueError, match="of the callback"):
+        Supervisor(cluster).run([role("report('ready'); pause()")], on_report=raise_it)
+    assert "host1 has not answered" in caplog.text
+    with pytest.raises(ClusterError, match="host1 has not answered"):
+        Supervisor(cluster).run([role("pass")])
