@@ -323,8 +323,8 @@ class _Job:
         if others:
             also = " After it failed: " + ", ".join(self._where(r) for r in others) + "."
         return (
-            f"{self._where(first)} {describe_status(first.status or 0)} after {seconds:.1f} s, so the job was "
-            f"ended.{also}{self._tail(first)}"
+            f"{self._where(first)} {describe_status(first.status or 0)} after {seconds:.1f} s, "
+            f"so the job was ended.{also}{self._tail(first)}"
         )
 
     def _cluster_failure(self, failure: str) -> str:
