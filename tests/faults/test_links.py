@@ -1,0 +1,39 @@
+"""A link is down for a while, or becomes slow: training waits and goes on, and that can be seen."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from .conftest import MOMENTS, SOME, THRICE, Train, inside
+
+pytestmark = [pytest.mark.cluster, pytest.mark.full]
+
+DOWN_S = 5.0
+
+
+@THRICE
+@MOMENTS
+def test_a_link_is_down_for_5_seconds(train: Train, moment: str, repeat: int) -> None:
+    training = train(epochs=SOME)
+    training.wait_for(moment)
+    world = training.first_processes()["world"]
+    inside(world, "link", "v1", "down")
+    time.sleep(DOWN_S)
+    inside(world, "link", "v1", "up")
+    training.goes_on()
+    if moment == "mid-epoch":
+        # Counted where it was felt: a minibatch of the table took that long.
+        assert max(training.result().minibatches.column("fetch_s").to_pylist()) > DOWN_S - 1
+
+
+@THRICE
+@MOMENTS
+def test_a_link_becomes_slow(train: Train, moment: str, repeat: int) -> None:
+    training = train(epochs=SOME // 10)
+    training.wait_for(moment)
+    world = training.first_processes()["world"]
+    inside(world, "rate", "v1", "4")
+    training.goes_on()
+    assert sum(training.result().minibatches.column("fetch_s").to_pylist()) > 1.0
