@@ -41,11 +41,9 @@ def measured(
     missing = [one for one in learned if _key(one) not in known]
     found = dict(known)
     for number, one in enumerate(missing):
-        progress("memory", number / len(missing))
         found[_key(one)] = added_mb(own_params(one.spec), tuple(plugins))
-    if missing:
-        progress("memory", 1.0)
-        sweep.save(memory_mb=found)
+        sweep.save(memory_mb=found)  # a killed sweep measures the others alone
+        progress("memory", (number + 1) / len(missing))
     return {
         one.name: found[_key(one)] if one in learned else None if one.family == "oracle" else 0.0
         for one in contenders
