@@ -3,8 +3,8 @@
 Traces whose accesses drift, on two graphs, at seeds that no model has seen, and the recorded trace
 ``debian-demo``, which has one seed. On each, all on one and the same trace: rules, the classifiers
 that ship, and an agent without any example (``zero-shot``), with those of its template alone
-(``examples``), with these and its own past (``few-shot``), and as its spec has it with a fitted
-threshold (``calibrated``, where ``--calibration`` gives one).
+(``examples``), with these and a fitted threshold (``calibrated``, where ``--calibration`` gives one
+of ``AGENT:shots=0,without=history``), and with these and its own past (``few-shot``).
 
 Agents answer after ``--latency`` minibatches, so do their controls: ``random`` at an agent's own
 replacement rate, and its own answers in another order (``shuffled``), which keeps their number. So
@@ -165,7 +165,7 @@ def controllers(agent: str, latency: int, calibration: str) -> dict[str, tuple[s
     found["examples"] = variant(shots=0, without="history")
     found["few-shot"] = variant(shots=4, without="")
     if calibration:
-        found["calibrated"] = variant(calibration=calibration)
+        found["calibrated"] = variant(shots=0, without="history", calibration=calibration)
     return found
 
 
