@@ -63,6 +63,8 @@ def _what_a_command_line_sets(
 ) -> Iterator[None]:
     """Tests that call ``main`` leave neither its data directory nor its log level behind."""
     monkeypatch.setenv("RUDDER_HOME", str(session_home))
+    # A process that runs tests for another one is told a width; tables would be cut to it.
+    monkeypatch.delenv("COLUMNS", raising=False)
     levels = {name: logging.getLogger(name).level for name in packages()}
     yield
     for name, level in levels.items():
