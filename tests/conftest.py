@@ -66,6 +66,10 @@ def _what_a_command_line_sets(
     # A process that runs tests for another one is told a width; tables would be cut to it.
     monkeypatch.delenv("COLUMNS", raising=False)
     levels = {name: logging.getLogger(name).level for name in packages()}
+    # Libraries that configure logging from a file (Alembic, of MLflow) switch off what exists.
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] in packages() and isinstance(logger, logging.Logger):
+            logger.disabled = False
     yield
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
