@@ -58,21 +58,18 @@ def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _what_a_command_line_sets(
-    monkeypatch: pytest.MonkeyPatch, session_home: Path
-) -> Iterator[None]:
-    """Tests that call ``main`` leave neither its data directory nor its log level behind."""
+def _what_a_command_line_sets(monkeypatch: pytest.MonkeyPatch, session_home: Path) -> None:
+    """A test that calls ``main`` leaves its data directory and log level to no other."""
     monkeypatch.setenv("RUDDER_HOME", str(session_home))
     # A process that runs tests for another one is told a width; tables would be cut to it.
     monkeypatch.delenv("COLUMNS", raising=False)
-    levels = {name: logging.getLogger(name).level for name in packages()}
-    # Libraries that configure logging from a file (Alembic, of MLflow) switch off what exists.
+    # Not what was found: fixtures of a module call ``main`` before this one sees the levels, and
+    # libraries that configure logging from a file (Alembic, of MLflow) switch off what exists.
+    ours = packages()
     for name, logger in logging.root.manager.loggerDict.items():
-        if name.partition(".")[0] in packages() and isinstance(logger, logging.Logger):
+        if name.partition(".")[0] in ours and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.NOTSET)
             logger.disabled = False
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @dataclass(frozen=True)
