@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rudder import Capabilities, Controller, Decision, Observation, Task
@@ -49,6 +50,9 @@ class Cascade(Controller):
             reads_seconds=first.reads_seconds or second.reads_seconds,
             deadline_s=max(first.deadline_s, second.deadline_s),
         )
+
+    def _reads(self) -> list[Path]:
+        return [*self._inside.reads(), *self._outside.reads()]
 
     def _load(self, progress: Callable[[str, float], None]) -> tuple[Any, Any]:
         return self._inside.load(progress), self._outside.load(progress)

@@ -27,6 +27,7 @@ from rudder.tracking import Tracker
 
 from .cells import Cell, append_cell, control_name
 from .contenders import LEARNED
+from .costs import Costs
 from .headroom import Bounds
 from .sweep import CELLS, CONTROL_OF, Planned, cell_digest, note_begun
 from .tracking import log_cell
@@ -70,7 +71,7 @@ class Keeping:
         plugins: for engines.
         uri: tracking store; None = the default one.
         parent: local id of the sweep's run in MLflow; None = nothing is tracked.
-        memory_mb: what controllers add to a process, by name.
+        costs: of an answer, by name of the controller.
     """
 
     home: Home
@@ -78,7 +79,7 @@ class Keeping:
     plugins: tuple[PluginFile, ...] = ()
     uri: str | None = None
     parent: str | None = None
-    memory_mb: Mapping[str, float | None] = field(default_factory=dict)
+    costs: Mapping[str, Costs] = field(default_factory=dict)
 
     def tracker(self) -> Tracker | None:
         return None if self.parent is None else Tracker(self.home, self.uri)
@@ -204,7 +205,8 @@ class CellRuns:
             found |= bounds.beside(result.summary.get("fetched"))
         else:
             found |= bounds.told()
-        found["memory_mb"] = self.keeping.memory_mb.get(ended.cell.controller)
+        costs = self.keeping.costs.get(ended.cell.controller, Costs())
+        found |= {"memory_mb": costs.memory_mb, "answer_s": costs.answer_s}
         if ended.cell.of:
             found[CONTROL_OF] = ended.cell.of
         return found

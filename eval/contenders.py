@@ -14,7 +14,7 @@ from rudder.model.calibration import CALIBRATION_FILE
 from rudder.registries import CONTROLLERS
 from rudder.scenario import Scenario
 from rudder.spec import Spec
-from rudder.steering import resolve
+from rudder.steering import build_controller, resolve
 
 from .cells import Family
 
@@ -31,8 +31,8 @@ class Contender:
         name: as the user wrote it.
         spec: defaults spelled out, files as absolute paths.
         family: what kind of controller.
-        content: SHA-256 over what its parameters name: code of plug-in files, models,
-            calibrations, memories.
+        content: SHA-256 over what its parameters name or it reads: code of plug-in files, models,
+            calibrations, memories, prompt templates.
         seeds: at how many seeds it is run; None = as many as the sweep has.
     """
 
@@ -98,7 +98,7 @@ def family_of(spec: Spec) -> Family:
 def content_of(spec: Spec) -> str:
     """What stands behind a spec's names: another content, another controller."""
     digest = hashlib.sha256(CONTROLLERS.entry(spec.name).target.encode())
-    for path in fitted_files(spec):
+    for path in [*fitted_files(spec), *build_controller(spec).reads()]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

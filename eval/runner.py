@@ -12,8 +12,8 @@ from rudder.tracking import TrackedRun, Tracker
 
 from .cell_runs import Keeping
 from .cells import Cell
+from .costs import measured
 from .leaks import check_leaks
-from .memory import measured
 from .places import Place, Planner
 from .real_runs import run_real
 from .replaying import replay
@@ -92,8 +92,7 @@ def _run(
     known = {digest: cell for digest, cell in sweep.all_cells().items() if cell.finished}
     open_now = {cell.controller for cell in cells if cell.cell not in known}
     asked = [one for one in request.contenders if one.name in open_now]
-    memory_mb = measured(sweep, asked, keeping.plugins, watch.prepare)
-    keeping = replace(keeping, memory_mb=memory_mb)
+    keeping = replace(keeping, costs=measured(sweep, asked, keeping.plugins, watch.prepare))
     watch.planned(cells, known)
     if request.engine == "replay":
         return replay(request, sweep, keeping, places, known, watch)

@@ -181,7 +181,7 @@ class Sweep:
             "versions": {"rudder": code_version(), **libraries},
             "created": before.get("created", _now()),
             "mlflow": before.get("mlflow"),
-            "memory_mb": before.get("memory_mb"),
+            "costs": before.get("costs"),
             "cells": [],
         }
         sweep = cls(folder, head)

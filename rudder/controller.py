@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rudder.decision import Decision
@@ -120,6 +121,13 @@ class Controller:
         """Take what :meth:`load` of a controller with the same spec returned, before ``reset``."""
         self._adopt(loaded)
 
+    def reads(self) -> list[Path]:
+        """Files that shape its answers and that no parameter holds, such as a prompt's template.
+
+        Needs no ``reset``; with other content in them it counts as another controller.
+        """
+        return self._reads()
+
     def needs(self) -> list[Check]:
         """What this machine has of what the controller needs, such as memory for its model.
 
@@ -142,6 +150,10 @@ class Controller:
 
     def _adopt(self, loaded: Any) -> None:
         """Hook: keep what was loaded; ``_reset`` then need not load it."""
+
+    def _reads(self) -> list[Path]:
+        """Hook: name them."""
+        return []
 
     def _needs(self) -> Iterable[Check]:
         """Hook: look at the machine."""

@@ -206,6 +206,9 @@ class Agent(Controller):
             found["scored"] = "{" + ", ".join(fields)
         return found
 
+    def _reads(self) -> list[Path]:
+        return [Template.file(self.template), Path(words.__file__)]
+
     def _needs(self) -> Iterator[Check]:
         from .holding import checks
 

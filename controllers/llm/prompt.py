@@ -65,10 +65,7 @@ class Template:
         Raises:
             SpecError: no such template, or a file that is none.
         """
-        path = Path(name).expanduser() if name.endswith(".toml") else TEMPLATES / f"{name}.toml"
-        if not path.is_file():
-            known = ", ".join(sorted(p.stem for p in TEMPLATES.glob("*.toml")))
-            raise SpecError(f"no prompt template {name!r}; there are {known}, or give a .toml file")
+        path = cls.file(name)
         data = read_toml(path)
         static, dynamic = data.get("static"), data.get("dynamic")
         for part, texts in (("static", static), ("dynamic", dynamic)):
@@ -76,6 +73,19 @@ class Template:
                 raise SpecError(f"{path}: needs a table [{part}] of texts")
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         return cls(path.stem, static or {}, dynamic or {}, digest)
+
+    @staticmethod
+    def file(name: str) -> Path:
+        """Where a template lies.
+
+        Raises:
+            SpecError: nowhere.
+        """
+        path = Path(name).expanduser() if name.endswith(".toml") else TEMPLATES / f"{name}.toml"
+        if not path.is_file():
+            known = ", ".join(sorted(p.stem for p in TEMPLATES.glob("*.toml")))
+            raise SpecError(f"no prompt template {name!r}; there are {known}, or give a .toml file")
+        return path
 
 
 class PromptBuilder:

@@ -19,6 +19,7 @@ from ..cells import Cell
 from ..robustness.grid import Comparison, Grid, compare, compare_values
 from ..robustness.intervals import LEVEL, Estimate, apart, estimate
 from ..robustness.metrics import (
+    ANSWER,
     COMMUNICATION,
     EPOCH_SECONDS,
     INTERVAL,
@@ -350,7 +351,7 @@ def _classifiers_are_fast(evidence: Evidence) -> Finding:
         return _missing("needs LLM agents and classifiers")
     own_cells = [cell for cell in evidence.cells if cell.controller in (*agents, *classifiers)]
     if any(cell.value("latency_s") is not None for cell in own_cells):
-        return _missing("needs measured answers: replays answer after the seconds they are told")
+        return _measured_apart(evidence, agents, classifiers)
     found = compare_values(
         grid.of_several(classifiers), grid.of_several(agents), "classifiers", "agents"
     )
@@ -361,6 +362,27 @@ def _classifiers_are_fast(evidence: Evidence) -> Finding:
     return Finding(
         _verdict(found.difference.high < 0), result, (*classifiers, *agents), found.pairs
     )
+
+
+def _measured_apart(
+    evidence: Evidence, agents: Sequence[str], classifiers: Sequence[str]
+) -> Finding:
+    """Replays answer after the seconds they are told: what was measured once per controller."""
+    grid = evidence.grid(ANSWER)
+    sides = []
+    for names in (classifiers, agents):
+        means = {name: grid.mean(name).mean for name in names if grid.mean(name).values}
+        if not means or not all(value > 0 for value in means.values()):
+            return _missing("needs measured answers of all agents and classifiers")
+        sides.append(means)
+    slowest, fastest = max(sides[0].values()), min(sides[1].values())
+    result = (
+        f"the slowest classifier answers after {number(slowest)} s, the fastest agent after "
+        f"{number(fastest)} s; each measured once in a process of its own, not in these runs"
+    )
+    names = (*classifiers, *agents)
+    runs = sum(grid.mean(name).values for name in names)
+    return Finding(_verdict(slowest < fastest), result, names, runs)
 
 
 _CLAIMS: tuple[tuple[str, str, Callable[[Evidence], Finding]], ...] = (

@@ -56,13 +56,14 @@ VALID = Metric("valid_share", "valid answers", "high", share=True)
 REPLACE_SHARE = Metric("replace_share", "says replace", share=True)
 OUTSIDE = Metric("outside_support_share", "outside support", share=True)
 LATENCY = Metric("latency_p50_s", "latency, s", "low")
+ANSWER = Metric("answer_s", "an answer, s", "low")
 MEMORY = Metric("memory_mb", "memory, MB", "low")
 INTERVAL = Metric("replacement_interval_mean", "replacement interval")
 
 METRICS = (
     COMMUNICATION, REGRET, ORACLE_REGRET, HITS, EPOCH_SECONDS, IMBALANCE, PASS_AT_1,
     PASS_CONSTANT, PASS_BALANCED, ACCURACY, TEST_METRIC, VALID, REPLACE_SHARE, OUTSIDE,
-    LATENCY, MEMORY, INTERVAL,
+    LATENCY, ANSWER, MEMORY, INTERVAL,
 )  # fmt: skip
 
 

@@ -101,10 +101,25 @@ def test_where_nothing_is_to_decide_no_gap_is_claimed(make: Any) -> None:
 
 
 def test_seconds_that_a_replay_was_told_are_no_evidence(make: Any) -> None:
-    more = {name: {**MORE[name], "latency_s": MORE[name]["latency_p50_s"]} for name in (LLM, "mlp")}
+    told = {"latency_s": 0.3, "answer_s": None}
+    more = {name: {**MORE[name], **told} for name in (LLM, "mlp")}
     found = make(more={**MORE, **more})["Classifiers answer faster than agents."]
     assert found.verdict == "not testable here"
     assert "measured" in found.result
+
+
+def test_answers_measured_apart_stand_in_for_seconds_that_a_replay_was_told(make: Any) -> None:
+    def found(agent_s: float) -> Finding:
+        told = {"latency_s": 0.0, "answer_s": 0.001}
+        more = {name: {**facts, **told} for name, facts in MORE.items()}
+        more[LLM] |= {"answer_s": agent_s}
+        finding = make(more=more)["Classifiers answer faster than agents."]
+        assert isinstance(finding, Finding)
+        return finding
+
+    assert found(0.4).verdict == "supported"
+    assert "0.400 s; each measured once" in found(0.4).result
+    assert found(0.0005).verdict == "not supported"
 
 
 def test_intervals_between_replacements_follow_latency(planted: Any) -> None:

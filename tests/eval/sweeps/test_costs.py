@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from rudder_eval import memory
+from rudder_eval import costs
 from rudder_eval.cells import Cell
 from rudder_eval.machines import bundled
 from rudder_eval.runner import Outcome
@@ -56,22 +56,27 @@ def test_memory_is_what_a_controller_adds_and_is_measured_once(
     assert light is not None
     assert full is not None
     assert 100 < full - light < 140
+    assert 0 < (of(outcome, "agent").value("answer_s") or 0) < 1
+    assert of(outcome, "static").value("answer_s") == 0
     assert of(outcome, "static").value("memory_mb") == 0
     rest = [c for c in outcome.cells if c.family in ("oracle", "control", "constant")]
     assert rest
-    assert all(c.summary["memory_mb"] is None for c in rest)
+    assert all(c.summary["memory_mb"] is None and c.summary["answer_s"] is None for c in rest)
 
-    def never(spec: Spec, plugins: tuple[PluginFile, ...]) -> float:
+    def never(spec: Spec, plugins: tuple[PluginFile, ...]) -> costs.Costs:
         raise AssertionError(f"{spec} is known")
 
-    monkeypatch.setattr(memory, "added_mb", never)
+    monkeypatch.setattr(costs, "costs_of", never)
     more = run(home, asked, "plain", seeds=2, plugins=[plugin])
     assert {c.value("memory_mb") for c in more.cells if c.controller == heavy} == {full}
 
 
 def test_memory_of_one_that_cannot_answer_is_not_known(plugin: PluginFile) -> None:
-    assert memory.added_mb(Spec("no-start", {"batch_size": 200}), (plugin,)) is None
-    assert memory.added_mb(Spec("dying"), (plugin,)) is not None  # it dies of odd seeds alone
+    unknown = costs.costs_of(Spec("no-start", {"batch_size": 200}), (plugin,))
+    assert unknown == costs.Costs(None, None)
+    found = costs.costs_of(Spec("dying"), (plugin,))  # it dies of odd seeds alone
+    assert found.memory_mb is not None
+    assert found.answer_s is not None
 
 
 def test_a_calibration_that_is_none_is_wrong_use(
