@@ -42,9 +42,9 @@ def arguments(precision: Precision) -> dict[str, Any]:
     import torch
 
     if precision == "float32":
-        return {"torch_dtype": torch.float32}
+        return {"dtype": torch.float32}
     if precision == "bf16":
-        return {"torch_dtype": torch.bfloat16}
+        return {"dtype": torch.bfloat16}
     from transformers import BitsAndBytesConfig
 
     if precision == "int8":
@@ -55,4 +55,4 @@ def arguments(precision: Precision) -> dict[str, Any]:
             bnb_4bit_quant_type="nf4",
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
-    return {"torch_dtype": torch.bfloat16, "quantization_config": config}
+    return {"dtype": torch.bfloat16, "quantization_config": config}

@@ -224,7 +224,7 @@ def _convert(gguf: Path, folder: Path, progress: Told) -> None:
 
     progress("converting weights", 0.1)
     model: Any = AutoModelForCausalLM.from_pretrained(
-        str(gguf.parent), gguf_file=gguf.name, torch_dtype=torch.bfloat16
+        str(gguf.parent), gguf_file=gguf.name, dtype=torch.bfloat16
     )
     progress("converting weights", 0.6)
     model.save_pretrained(folder, safe_serialization=True)
