@@ -30,6 +30,10 @@ class RunOptions:
         progress: told about progress.
         verify: test mode: compare every served feature row with the stored one.
         record: directory to record an access trace into (``distdgl`` only); None = do not.
+        checkpoint: keep a checkpoint at the end of every epoch (``distdgl`` only).
+        resume: go on from the last checkpoint in ``run_dir`` (``distdgl`` only).
+        restarts: after a process, a host or a link was lost, go on from the last checkpoint, so
+            often at most (``distdgl`` only).
     """
 
     home: Home
@@ -38,6 +42,9 @@ class RunOptions:
     progress: Progress = field(default=lambda phase, share: None)
     verify: bool = False
     record: Path | None = None
+    checkpoint: bool = True
+    resume: bool = False
+    restarts: int = 0
 
 
 class Engine(ABC):

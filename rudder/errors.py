@@ -133,6 +133,10 @@ class TraceError(RudderError):
     """An access trace that is damaged, foreign or incomplete, or does not match what is run."""
 
 
+class CheckpointError(RudderError):
+    """A run that cannot go on: no checkpoint is whole, or it is of another partition or version."""
+
+
 class ResultError(RudderError):
     """A stored run that is incomplete or written by another schema version."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -236,20 +237,38 @@ class PersistentBuffer:
         """Candidate counts now: float64, 0 where a node is no candidate."""
         return self._ledger.counts(as_ids(ids, "ids"))
 
-    def state_dict(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything that changes, as plain arrays (copies); between commit and plan."""
+    def state_dict(self, *, rows: bool = True) -> dict[str, npt.NDArray[Any]]:
+        """Everything that changes, as plain arrays (copies); between commit and plan.
+
+        Args:
+            rows: the buffered rows too; False = whoever loads the state can fetch them.
+        """
         self._committed("state")
         head = {"capacity": np.array(self.capacity), "filled": np.array(self.filled)}
-        rows = {"rows": self._rows.copy(), "started": np.array(self._started)}
-        return head | rows | {f"ledger.{k}": v for k, v in self._ledger.state_dict().items()}
+        head["started"] = np.array(self._started)
+        kept = {"rows": self._rows.copy()} if rows else {}
+        return head | kept | {f"ledger.{k}": v for k, v in self._ledger.state_dict().items()}
 
-    def load_state_dict(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Take over the state of a buffer of the same capacity, width, dtype and policy."""
-        rows = state["rows"]
+    def load_state_dict(
+        self,
+        state: dict[str, npt.NDArray[Any]],
+        fetch: Callable[[Ids], Rows] | None = None,
+    ) -> None:
+        """Take over the state of a buffer of the same capacity, width, dtype and policy.
+
+        Args:
+            fetch: gives the rows ``[n, width]`` of int64 ``[n]`` ids, for a state without rows.
+        """
+        rows = state.get("rows", self._rows)
         self._check_alike(int(state["capacity"]), rows)
         inner = {k.removeprefix("ledger."): v for k, v in state.items() if k.startswith("ledger.")}
         self._ledger.load_state_dict(inner)
         self._rows = rows.astype(self.dtype)
+        if "rows" not in state and self.width:
+            if fetch is None:
+                raise BufferUseError("the state holds no rows; say how to fetch them")
+            ids, slots = self._ledger.slots()
+            self._rows[slots] = self._checked(fetch(ids), len(ids), "fetched rows")
         self.filled = int(state["filled"])
         self._started = bool(state["started"])
         self._open = None

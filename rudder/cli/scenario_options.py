@@ -19,7 +19,7 @@ from rudder.scenario import DRIFT, Scenario
 
 
 def scenario_options(
-    *, graph: bool = True, omit: Collection[str] = ()
+    *, graph: bool = True, needed: bool = True, omit: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command one option per scenario field.
 
@@ -32,6 +32,7 @@ def scenario_options(
 
     Args:
         graph: the field ``graph`` is the first positional argument; else it is left out.
+        needed: the graph must be given.
         omit: further fields to leave out.
     """
 
@@ -43,7 +44,7 @@ def scenario_options(
             if name != "graph" and name not in omit
         }
         if graph:
-            fields = {"graph": _GRAPH, **fields}
+            fields = {"graph": _GRAPH if needed else _GRAPH.replace(default=None), **fields}
 
         @functools.wraps(function)
         def command(**given: Any) -> Any:
@@ -118,7 +119,8 @@ _GRAPH = inspect.Parameter(
     "graph",
     inspect.Parameter.KEYWORD_ONLY,
     annotation=Annotated[
-        str, typer.Argument(metavar="GRAPH", help=Scenario.model_fields["graph"].description)
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="GRAPH", help=Scenario.model_fields["graph"].description),
     ],
 )
 

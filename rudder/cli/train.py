@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -23,7 +24,9 @@ from rudder.cli.options import (
 from rudder.cli.output import emit, progress, say
 from rudder.cli.scenario_options import scenario_options
 from rudder.cli.submit import submit_this
+from rudder.errors import UsageError
 from rudder.home import Home
+from rudder.plugins import PluginFile, load_files
 from rudder.result import RunResult
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -41,10 +44,18 @@ Controller = Annotated[
 ]
 
 
-@scenario_options()
+@scenario_options(needed=False)
 def train(
     scenario: dict[str, Any],
-    controller: Controller = "always",
+    controller: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--controller",
+            "-c",
+            help="controller spec, NAME:key=value,…; default: always",
+            show_default=False,
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option("--verify", help="compare every served feature row with the stored one"),
@@ -58,6 +69,27 @@ def train(
             show_default=False,
         ),
     ] = None,
+    checkpoint: Annotated[
+        bool, typer.Option(help="keep a checkpoint at the end of every epoch")
+    ] = True,
+    resume: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            help="go on with a run that ended too early, from its last checkpoint: its id or "
+            "directory; it says itself what is run",
+            show_default=False,
+        ),
+    ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="after a process, a host or a link was lost, go on from the last checkpoint, so "
+            "often at most",
+        ),
+    ] = 0,
     track: Annotated[bool, typer.Option(help="log the run to MLflow")] = True,
     tracking_uri: TrackingUri = None,
     hosts: Hosts = None,
@@ -76,32 +108,89 @@ def train(
     The hosts are emulated on this machine, or those of --hosts.
     Plain DistDGL is --controller none --prefetch-depth 0.
     """
+    from rudder.distdgl.attempts import unfinished_job
     from rudder.distdgl.engine import DistDGLEngine
     from rudder.distdgl.place import ClusterPlace
-    from rudder.running import run_tracked
+    from rudder.running import InMLflow, run_tracked
     from rudder.trace import check_free, trace_folder
     from rudder.tracking import Tracker
 
     place = Home.resolve(home)
+    plugins: tuple[PluginFile, ...] = plugin_files()
+    run_dir = None if resume is None else _earlier_run(resume, place)
+    if run_dir is None:
+        if "graph" not in scenario:
+            raise UsageError("say what to train on: rudder train GRAPH (see: rudder datasets)")
+        asked, spec = Scenario.make(**scenario), Spec.parse(controller or "always")
+    else:
+        _refuse_changes(
+            {**scenario, "controller": controller, "verify": verify, "record": record,
+             "plugin": plugin, "no_track": not track}
+        )  # fmt: skip
+        if (run_dir / "run.json").exists():
+            _tell(RunResult.load(run_dir), as_json)
+            say("this run has finished: there is nothing to go on with")
+            return
+        job = unfinished_job(run_dir)
+        asked, spec, plugins, verify = job.scenario, job.controller, job.plugins, job.verify
     if submit:
-        submit_this(hosts, Scenario.make(**scenario).parts, sbatch or (), place, as_json)
+        submit_this(hosts, asked.parts, sbatch or (), place, as_json)
         return
     cluster = ClusterPlace(hosts, place.root, ssh_config, allow_public)
     cluster.join()
-    asked, spec = Scenario.make(**cluster.fill_in(scenario)), Spec.parse(controller)
+    if run_dir is None:
+        asked = Scenario.make(**cluster.fill_in(scenario))
+    else:
+        load_files(plugins)
     folder = trace_folder(record) if record is not None else None
     if folder is not None:
         check_free(folder)
-    tracker = Tracker(place, tracking_uri) if track else None
+    earlier = None if run_dir is None else InMLflow.load(run_dir)
+    tracker = None
+    if earlier is not None or (track and run_dir is None):
+        tracker = Tracker(place, tracking_uri or (earlier.uri if earlier is not None else None))
     with progress(quiet=quiet or as_json) as report:
         result = run_tracked(
             asked, spec, place, tracker, report, engine=DistDGLEngine(cluster),
-            plugins=plugin_files(), verify=verify, record=folder,
+            plugins=plugins, verify=verify, record=folder,
+            checkpoint=checkpoint, restarts=restarts, resume=run_dir,
         )  # fmt: skip
-    emit(describe(result), as_json=as_json)
-    say(f"run directory: {result.run_dir}")
+    _tell(result, as_json)
     if folder is not None:
         say(f"access trace: {folder}")
+
+
+def _earlier_run(named: str, home: Home) -> Path:
+    """The directory of a run of this data directory, by its id or path.
+
+    Raises:
+        UsageError: it lies elsewhere.
+    """
+    path = home.runs / named if Path(named).name == named else Path(named).expanduser().resolve()
+    if path.parent != home.runs:
+        raise UsageError(
+            f"{path} is no run of the data directory {home.root}; name that of the run: --home"
+        )
+    return path
+
+
+def _refuse_changes(given: Mapping[str, Any]) -> None:
+    """Refuse options beside --resume that a run has settled when it began.
+
+    Raises:
+        UsageError: which ones.
+    """
+    names = [name.replace("_", "-") for name, value in given.items() if value]
+    if "graph" in names:
+        names[names.index("graph")] = "GRAPH"
+    if names:
+        told = ", ".join(name if name == "GRAPH" else f"--{name}" for name in names)
+        raise UsageError(f"--resume goes on with what the run began with: leave out {told}")
+
+
+def _tell(result: RunResult, as_json: bool) -> None:
+    emit(describe(result), as_json=as_json)
+    say(f"run directory: {result.run_dir}")
 
 
 def describe(result: RunResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ This module imports neither torch nor DGL: the processes that it starts do.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -24,6 +25,17 @@ from rudder.cluster.hosts import Cluster, check_rate
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
+from rudder.distdgl import checkpoint
+from rudder.distdgl.attempts import (
+    Gathering,
+    alone,
+    deliver_checkpoint,
+    later_starts,
+    logs_of_start,
+    note_start,
+    nothing_to_go_on_from,
+    worth_another,
+)
 from rudder.distdgl.environment import Environment
 from rudder.distdgl.hosting import (
     DEADLINES,
@@ -37,7 +49,15 @@ from rudder.distdgl.hosting import (
 from rudder.distdgl.job import Job
 from rudder.distdgl.place import ClusterPlace
 from rudder.engine import Engine, RunOptions
-from rudder.errors import ResultError, RoleError, RudderError, ScenarioError
+from rudder.errors import (
+    CheckpointError,
+    ClusterError,
+    ResultError,
+    RoleError,
+    RudderError,
+    ScenarioError,
+    UsageError,
+)
 from rudder.partition import Partition, ensure_partition
 from rudder.registries import DATASETS, PARTITIONERS
 from rudder.result import RunResult
@@ -54,6 +74,8 @@ from rudder.steering import (
 from rudder.summary import summarise
 from rudder.trace import Manifest, check_free, start_partition_trace
 from rudder.versions import check_versions
+
+_log = logging.getLogger(__name__)
 
 PARTITION_SEED = 0
 """All runs share one partition, so that a seed varies training and not the cut."""
@@ -93,10 +115,59 @@ class DistDGLEngine(Engine):
 
     def run(self, scenario: Scenario, controller: Spec, options: RunOptions) -> RunResult:
         scenario, controller = self.check(scenario, controller)
+        self.check_options(options)
+        run_dir = options.run_dir.resolve()
+        with alone(run_dir):
+            after = "it was resumed" if options.resume else None
+            for left in reversed(range(options.restarts + 1)):
+                try:
+                    return self._attempt(scenario, controller, options, run_dir, after)
+                except RudderError as error:
+                    if not left or not worth_another(error):
+                        raise
+                    after = str(error).partition("\n")[0]
+                    _log.warning("%s It is started again; %d starts are left.", after, left - 1)
+        raise UsageError(f"restarts must be 0 or more, found {options.restarts}")
+
+    def check_options(self, options: RunOptions) -> None:
+        """Refuse options that do not go together.
+
+        Raises:
+            UsageError, TraceError: what, and what to do.
+        """
         if options.record is not None:
+            if options.resume or options.restarts:
+                raise UsageError(
+                    "an access trace is recorded in one go: leave out --record, or --restarts and "
+                    "--resume"
+                )
             check_free(options.record)
+        if options.restarts and not options.checkpoint:
+            raise UsageError("--restarts goes on from checkpoints: leave out --no-checkpoint")
+        if options.restarts:
+            self._place.check_restarts()
+
+    def _attempt(
+        self,
+        scenario: Scenario,
+        controller: Spec,
+        options: RunOptions,
+        run_dir: Path,
+        after: str | None,
+    ) -> RunResult:
+        """One start of the run: the first, or one ``after`` something."""
+        folder, ranks = run_dir / checkpoint.FOLDER, scenario.parts * scenario.trainers
+        done = None if after is None else checkpoint.last_complete(folder, ranks)
+        rate = scenario.rate_of(0 if done is None else done + 1)
         # Hosts first: their imports go on while the graph is read.
-        with self._hosts(scenario.parts, scenario.rate) as cluster:
+        with self._hosts(scenario.parts, rate) as cluster:
+            gathering = Gathering(folder, ranks, cluster)
+            if after is not None:
+                gathering.close()
+                done = checkpoint.last_complete(folder, ranks)
+                if options.resume and done is None and not later_starts(run_dir):
+                    raise CheckpointError(nothing_to_go_on_from(run_dir))
+                note_start(run_dir, after, done)
             partition = ensure_partition(
                 scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
                 options.home.partitions, options.progress,
@@ -104,7 +175,6 @@ class DistDGLEngine(Engine):
             check_served(partition)
             check_capacity(scenario, partition)
             check_training_nodes(scenario, partition)
-            run_dir = options.run_dir.resolve()
             log = run_dir / "logs" / "controller.log"
             deliver_partition(cluster, partition)
             served = serve(controller, options.plugins, log, options.progress)
@@ -112,6 +182,7 @@ class DistDGLEngine(Engine):
                 job = Job(
                     scenario, controller, partition.folder, run_dir, options.plugins,
                     options.verify, options.record, None if service is None else service.socket,
+                    options.checkpoint and options.record is None, done,
                 )  # fmt: skip
                 if not cluster.with_launcher:
                     job = with_own_plugins(job)
@@ -119,20 +190,23 @@ class DistDGLEngine(Engine):
                 if job.record is not None:
                     manifest = Manifest.of(scenario, partition, "distdgl")
                     start_partition_trace(job.record, manifest, partition)
-                watch = _Watch(scenario, options, cluster.shape)
+                watch = _Watch(scenario, options, cluster.shape, gathering)
                 counters = _train(job, partition, cluster, watch)
-        return gather(job, counters, None if service is None else service.events)
+        result = gather(job, counters, None if service is None else service.events)
+        checkpoint.remove(folder)  # nobody goes on from the end
+        return result
 
 
 def _train(job: Job, partition: Partition, cluster: Cluster, watch: _Watch) -> list[dict[str, Any]]:
     """Run servers and trainers to their end; the bytes that each host moved."""
-    scenario, logs = job.scenario, job.run_dir / "logs"
+    scenario, logs = job.scenario, logs_of_start(job.run_dir)
     logs.mkdir(parents=True, exist_ok=True)
     environment = Environment.on(
         cluster, partition.config, scenario.trainers, job.run_dir / "ip_config.txt"
     )
     environment.write_ip_config()
     jobs = _deliver_job(job, cluster, environment.ip_config)
+    deliver_checkpoint(job, cluster)
     trainers = [
         Role(
             host=host.index,
@@ -154,9 +228,11 @@ def _train(job: Job, partition: Partition, cluster: Cluster, watch: _Watch) -> l
             silence=silence_s(job),
             on_report=watch.report,
         )
-    except RoleError as error:
+    except ClusterError as error:
+        watch.gathering.close()
         raise watch.cause_of(error) from error
     counters = sent_and_received(before, cluster)
+    watch.gathering.close()
     for folder in (job.rank_dir, job.record):
         if folder is not None:
             cluster.collect(folder)
@@ -235,11 +311,14 @@ class _Watch:
     scenario: Scenario
     options: RunOptions
     shape: Callable[[float], None]
+    gathering: Gathering
     ready: int = 0
     planned: list[int] = field(default_factory=list)
     """Minibatches of each epoch."""
     ended: Counter[int] = field(default_factory=Counter)
     """Trainers that have ended an epoch, by epoch."""
+    unkept: set[int] = field(default_factory=set)
+    """Epochs that have no checkpoint."""
     steps: dict[str, int] = field(default_factory=dict)
     done: int = 0
     cause: RudderError | None = None
@@ -261,7 +340,7 @@ class _Watch:
             self.steps[role.name] = data["step"]
         elif phase == "epoch":
             self.steps[role.name] = sum(self.planned[: data["epoch"] + 1])
-            self._epoch_ended(data["epoch"])
+            self._epoch_ended(data["epoch"], role, data["no_checkpoint"])
         elif phase == "done":
             self.done += 1
             self.options.progress("test", self.done / self.trainers)
@@ -272,16 +351,26 @@ class _Watch:
         if self.planned and len(self.steps) == self.trainers:
             self.options.progress("train", min(self.steps.values()) / max(sum(self.planned), 1))
 
-    def _epoch_ended(self, epoch: int) -> None:
+    def _epoch_ended(self, epoch: int, role: Role, no_checkpoint: str | None) -> None:
         """With the last trainer's report of an epoch the next one begins, at its own rate."""
         self.ended[epoch] += 1
+        if no_checkpoint is not None and epoch not in self.unkept:
+            self.unkept.add(epoch)
+            _log.warning(
+                "epoch %d has no checkpoint (%s: %s); training goes on", epoch, role.name,
+                no_checkpoint,
+            )  # fmt: skip
+        if self.ended[epoch] < self.trainers:
+            return
+        if self.options.checkpoint and epoch not in self.unkept:
+            self.gathering.kept(epoch)
         rate = self.scenario.rate_of(epoch + 1)
-        if self.ended[epoch] == self.trainers and rate != self.scenario.rate_of(epoch):
+        if rate != self.scenario.rate_of(epoch):
             self.shape(rate)
 
-    def cause_of(self, error: RoleError) -> RudderError:
+    def cause_of(self, error: ClusterError) -> RudderError:
         """A trainer that failed by an error of Rudder's has said so: that one is to be told."""
-        return self.cause or error
+        return self.cause or error if isinstance(error, RoleError) else error
 
 
 def gather(
@@ -318,6 +407,9 @@ def gather(
         test_metric=facts[0]["test_metric"],
         run_id=job.run_dir.name,
     )
+    starts = later_starts(job.run_dir)
+    if starts:
+        summary["restarts"] = len(starts)
     details = {
         "epochs": [f["epochs"] for f in facts],
         "steering": steering.to_dict(),
@@ -326,6 +418,8 @@ def gather(
         "ahead_bytes": [f["ahead_bytes"] for f in facts],
         "host_counters": counters,
         "partition": str(job.partition),
+        "checkpoints": [f["checkpoints"] for f in facts],
+        "later_starts": starts,
         "service": None if service is None else dict(service),
     }
     result = RunResult(

@@ -43,6 +43,10 @@ class Epochs:
         size, seeds = self._scenario.batch_size_of(epoch), len(self._nids)
         return seeds // size if self._drop_last else -(-seeds // size)
 
+    def key(self, epoch: int) -> tuple[int, int, int]:
+        """What an epoch's draws depend on: seed, rank, epoch."""
+        return self._scenario.seed, self._rank, epoch
+
     def begin(self, epoch: int, order: int | None = None) -> Any:
         """DGL's loader, at the start of an epoch; ends the epoch that it was in.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from dgl.dataloading import DistNodeDataLoader
 from dgl.distributed import DistGraph
 
+from rudder.distdgl.drawing import draw_for
 from rudder.distdgl.models import metric_of, score_counts
 from rudder.distdgl.rpc_lock import RPC_LOCK
 from rudder.distdgl.wire import rpc_payload
@@ -20,18 +21,28 @@ class Evaluator:
     """Scores the model on a set of nodes, shared out over the ranks.
 
     Evaluation passes the buffer by, so that it neither warms nor disturbs it; it is not recorded
-    in traces.
+    in traces. What it samples is drawn by ``seed``, rank and epoch.
     """
 
     def __init__(
-        self, g: DistGraph, model: torch.nn.Module, sampler: Any, batch_size: int, multilabel: bool
+        self,
+        g: DistGraph,
+        model: torch.nn.Module,
+        sampler: Any,
+        batch_size: int,
+        multilabel: bool,
+        seed: int,
     ) -> None:
-        self.g, self.model, self.sampler = g, model, sampler
+        self.g, self.model, self.sampler, self.seed = g, model, sampler, seed
         self.batch_size, self.multilabel = batch_size, multilabel
         self._payload = rpc_payload()
 
     def run(
-        self, nodes: torch.Tensor, alive: Callable[[], None] = lambda: None
+        self,
+        nodes: torch.Tensor,
+        kind: Literal["validate", "test"],
+        epoch: int,
+        alive: Callable[[], None] = lambda: None,
     ) -> tuple[float | None, int]:
         """The metric over all ranks' ``nodes``, and the bytes that this rank moved for it.
 
@@ -52,6 +63,7 @@ class Evaluator:
         counts, moved = torch.zeros(3, dtype=torch.float64), 0
         with RPC_LOCK, torch.no_grad():
             self._payload.take()
+            draw_for(kind, self.seed, dist.get_rank(), epoch)
             if nodes.numel():
                 for inputs, seeds, blocks in DistNodeDataLoader(
                     self.g, nodes, self.sampler, batch_size=self.batch_size

@@ -136,6 +136,7 @@ class BufferedFeatures:
         verify: test mode: compare every served row with the stored one.
         presample: gives the input nodes of so many sampled minibatches, for a policy that fills
             by their frequency.
+        state: of the buffer, in the place of a fill: see :meth:`state`.
 
     Raises:
         TransportError: the graph has no such node data, or not one row of features per node.
@@ -152,6 +153,7 @@ class BufferedFeatures:
         seed: int = 0,
         verify: bool = False,
         presample: Callable[[int], Iterable[torch.Tensor]] | None = None,
+        state: dict[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         self.tensor = node_data(g, name)
         if len(self.tensor.shape) != 2:
@@ -171,6 +173,10 @@ class BufferedFeatures:
             warm()  # in a process of one's own script nobody has
             dtype = torch.empty(0, dtype=self._local.dtype).numpy().dtype
             self.buffer = PersistentBuffer(self.capacity, self.width, policy, dtype=dtype)
+            if state is not None:
+                self.buffer.load_state_dict(state, self._pull)
+                self.filled = self.buffer.filled
+                return
             samples: Iterable[torch.Tensor] = ()
             if policy.presample and presample is not None:
                 samples = presample(policy.presample)
@@ -189,7 +195,15 @@ class BufferedFeatures:
             ids = frequent_ids(counted, self.capacity, ids)
         self.filled = ids.size
         if self.filled and self.buffer is not None:
-            self.buffer.fill(ids, self.tensor[torch.from_numpy(ids)].numpy())
+            self.buffer.fill(ids, self._pull(ids))
+
+    def _pull(self, ids: Ids) -> npt.NDArray[Any]:
+        rows: npt.NDArray[Any] = self.tensor[torch.from_numpy(ids)].numpy()
+        return rows
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """The buffer's state without its rows, which never change and are pulled again."""
+        return {} if self.buffer is None else self.buffer.state_dict(rows=False)
 
     @property
     def wire_bytes_per_row(self) -> tuple[int, int]:
@@ -229,7 +243,7 @@ class BufferedFeatures:
         plan = self.buffer.plan(wanted.remote_ids.numpy(), decision)
         pulled = np.empty((0, self.width), dtype=out.numpy().dtype)
         if plan.pull.size:
-            pulled = self.tensor[torch.from_numpy(plan.pull)].numpy()
+            pulled = self._pull(plan.pull)
         own = self.view.book.nid2localnid(ids[local_at], self.view.part)
         out[local_at] = self._local[own]
         self.buffer.commit(plan, pulled, out.numpy(), remote_at.numpy())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rudder.distdgl.checkpoint import FOLDER
 from rudder.plugins import PluginFile
 from rudder.scenario import Scenario
 from rudder.spec import Spec
@@ -24,6 +25,8 @@ class Job:
         verify: test mode of the loader.
         record: access trace that every rank records into; None = none.
         service: socket of the process that serves the trainers' controllers; None = none.
+        checkpoint: does every rank keep a checkpoint at the end of an epoch?
+        resume: go on after this epoch, whose checkpoint is there; None = from the beginning.
     """
 
     scenario: Scenario
@@ -34,6 +37,8 @@ class Job:
     verify: bool = False
     record: Path | None = None
     service: Path | None = None
+    checkpoint: bool = True
+    resume: int | None = None
 
     @property
     def path(self) -> Path:
@@ -62,6 +67,8 @@ class Job:
             "verify": self.verify,
             "record": _written(self.record),
             "service": _written(self.service),
+            "checkpoint": self.checkpoint,
+            "resume": self.resume,
         }
         path.write_text(json.dumps(data, indent=2) + "\n")
         return path
@@ -78,11 +85,17 @@ class Job:
             data["verify"],
             _read(data["record"]),
             _read(data["service"]),
+            data["checkpoint"],
+            data["resume"],
         )
 
     @property
     def rank_dir(self) -> Path:
         return self.run_dir / "ranks"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        return self.run_dir / FOLDER
 
     def table_path(self, rank: int) -> Path:
         return self.rank_dir / f"rank={rank}.parquet"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy.typing as npt
 import pyarrow as pa
 import torch
 import torch.distributed as dist
@@ -27,7 +28,7 @@ from rudder.result import MinibatchRow, minibatch_table
 from rudder.scenario import Fill, Mode, Scenario
 from rudder.seeding import Groups
 from rudder.spec import Spec
-from rudder.steering import Tally, resolve, steer
+from rudder.steering import Earlier, Tally, resolve, steer
 
 _T = TypeVar("_T")
 Schedule = Mapping[int, _T] | Sequence[tuple[int, _T]]
@@ -38,6 +39,23 @@ Schedule = Mapping[int, _T] | Sequence[tuple[int, _T]]
 class _Pulled:
     minibatch: Minibatch
     row: MinibatchRow
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """What a loader has come to at the end of an epoch.
+
+    Attributes:
+        epoch: the last one that ended.
+        buffer: of the buffer, without its rows.
+        steering: of the decision loop.
+        ahead_bytes: as of the loader.
+    """
+
+    epoch: int
+    buffer: Mapping[str, npt.NDArray[Any]]
+    steering: Earlier
+    ahead_bytes: int
 
 
 class DistNodeDataLoader:
@@ -71,7 +89,8 @@ class DistNodeDataLoader:
         epochs: how often the loader will be iterated; None = not known, then controllers see no
             progress, and a policy that looks ahead sees no further than the end of an epoch. No
             question goes out after the last of them.
-        seed: of the order of seeds, the controller and a random fill.
+        seed: of the order of seeds, the neighbours drawn (by servers of one's own: in this process
+            only), the controller and a random fill.
         even: cut every rank to the fewest minibatches of any rank (needs a process group), so
             that gradient exchange never waits for a rank that has run out.
         verify: test mode: compare every served feature matrix with the stored rows.
@@ -87,6 +106,8 @@ class DistNodeDataLoader:
         service: socket of a process that serves this host's trainers with controllers
             (:class:`rudder.steering.ControllerService`); without one, a controller that wants a
             process gets its own.
+        earlier: what a loader of an earlier process came to (:meth:`state`): the first epoch here
+            is the one after its last.
 
     Raises:
         UsageError: an unknown name, a parameter out of range, a capacity above the remote nodes;
@@ -125,6 +146,7 @@ class DistNodeDataLoader:
         trace: Path | None = None,
         graph: str | None = None,
         service: Path | None = None,
+        earlier: LoaderState | None = None,
     ) -> None:
         fan_out = tuple(getattr(graph_sampler, "fanouts", ())) or (-1,)
         changes = [*dict(batch_size_at), *dict(fan_out_at)]
@@ -148,6 +170,7 @@ class DistNodeDataLoader:
         self.features = BufferedFeatures(
             g, features, replacement, self.scenario.buffer, self.scenario.fill, seed, verify,
             presample=lambda minibatches: presampled(sampling, minibatches),
+            state=None if earlier is None else dict(earlier.buffer),
         )  # fmt: skip
         own = [sampling.minibatches(epoch) for epoch in range(self.scenario.epochs)]
         self.planned = tuple(_fewest(own) if even and world > 1 else own)
@@ -161,6 +184,11 @@ class DistNodeDataLoader:
         """Minibatches that training has finished with."""
         self._epochs = epochs or 0
         self._epoch = -1
+        if earlier is not None:
+            self.rows += earlier.steering.rows
+            self.trained, self._epoch = len(self.rows), earlier.epoch
+            self._sampler.ahead_bytes = earlier.ahead_bytes
+        self._pipeline = Pipeline(self._produce, self.scenario.prefetch_depth)
         self._iteration: Generator[tuple[_Pulled, float], None, None] | None = None
         self._current: MinibatchRow | None = None
         self._handed_at = 0.0
@@ -171,6 +199,7 @@ class DistNodeDataLoader:
         self._steering = steer(
             resolved.spec, Task(self._facts(world), seed, self.rank), mode=self.scenario.mode,
             plugins=plugins, decisions_path=decisions, service=service,
+            earlier=None if earlier is None else earlier.steering,
         )  # fmt: skip
         # Scripts that never call close(): end the controller at exit, before DGL's own exit hook.
         weakref.finalize(self, self._steering.close)
@@ -185,7 +214,7 @@ class DistNodeDataLoader:
         self._end_iteration()
         self._epoch += 1
         self._sampler.begin(self._epoch)
-        iteration = iter(Pipeline(self._produce, self.scenario.prefetch_depth))
+        iteration = iter(self._pipeline)
         self._iteration = iteration
         return self._minibatches(iteration)
 
@@ -223,10 +252,24 @@ class DistNodeDataLoader:
         """The per-minibatch table so far (:data:`rudder.result.MINIBATCH_SCHEMA`)."""
         return minibatch_table(self.rows)
 
+    def state(self) -> LoaderState:
+        """What another loader needs to go on from here, between two epochs; rows and journal
+        excepted: they grow, and are :attr:`rows` and the file of ``decisions``.
+
+        Raises:
+            UsageError: in the middle of an epoch.
+            ResultError: decisions could not be written.
+        """
+        if self._iteration is not None:
+            raise UsageError("a loader has a state between epochs only; end the loop first")
+        steering = Earlier((), b"", self._steering.to_state())
+        return LoaderState(self._epoch, self.features.state(), steering, self.ahead_bytes)
+
     def close(self) -> Tally:
         """End the decision loop and its controller; what steering came to. Safe to call twice."""
         self._closed = True
         self._end_iteration()
+        self._pipeline.close()
         if self._recorder is not None:
             self._recorder.close()
         return self._steering.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
@@ -16,7 +17,9 @@ class Pipeline(Generic[T]):
     """At most ``depth`` items are produced ahead of the one being consumed.
 
     Items are handed over in order. An exception of the producer is raised in the consumer. Leaving
-    the iteration early stops the producer after the item that it is working on.
+    the iteration early stops the producer after the item that it is working on. All iterations
+    share one thread: DGL draws by a thread's number, and what is drawn must not depend on how many
+    epochs there were before.
 
     Args:
         produce: makes the next item, or returns None at the end; called from one thread only:
@@ -27,6 +30,9 @@ class Pipeline(Generic[T]):
     def __init__(self, produce: Callable[[], T | None], depth: int) -> None:
         self._produce = produce
         self._depth = depth
+        self._worker = _Worker("rudder-prefetch")
+        # At exit a thread may hang in a request that nobody answers any more.
+        weakref.finalize(self, self._worker.close).atexit = False
 
     def __iter__(self) -> Generator[tuple[T, float], None, None]:
         """Yields ``(item, seconds that the consumer waited for it)``; ``close()`` leaves early."""
@@ -60,8 +66,7 @@ class Pipeline(Generic[T]):
             except BaseException as error:  # noqa: BLE001 - raised again in the consumer
                 ready.put(error)
 
-        worker = threading.Thread(target=work, name="rudder-prefetch", daemon=True)
-        worker.start()
+        ended = self._worker.run(work)
         try:
             while True:
                 start = time.perf_counter()
@@ -75,4 +80,46 @@ class Pipeline(Generic[T]):
                 yield item, waited
         finally:
             stop.set()
-            worker.join()
+            ended.wait()
+
+    def close(self) -> None:
+        """End the thread, once no iteration is going on. Safe to call twice."""
+        self._worker.close()
+
+
+_Job = tuple[Callable[[], None], threading.Event]
+
+
+class _Worker:
+    """One daemon thread, started when it is first needed, that does one job after another."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def run(self, job: Callable[[], None]) -> threading.Event:
+        """Have a job done that raises nothing; the event is set when it is."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=_serve, args=(self._jobs,), name=self._name, daemon=True
+            )
+            self._thread.start()
+        ended = threading.Event()
+        self._jobs.put((job, ended))
+        return ended
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._jobs.put(None)
+            if thread is not threading.current_thread():  # where garbage is collected
+                thread.join()
+
+
+def _serve(jobs: queue.SimpleQueue[_Job | None]) -> None:
+    while (given := jobs.get()) is not None:
+        job, ended = given
+        job()
+        del given, job  # nothing is kept alive by a thread that rests
+        ended.set()

@@ -91,6 +91,18 @@ class ClusterPlace:
                 "the links of real hosts are what they are: leave out --rate and --rate-at"
             )
 
+    def check_restarts(self) -> None:
+        """Refuse restarts where hosts cannot be had again.
+
+        Raises:
+            UsageError: somebody else has started the hosts' processes.
+        """
+        if self.hosts == ENV:
+            raise UsageError(
+                "--restarts cannot be had with --hosts env: the processes on the hosts end with "
+                "the run; let what started them start them again, with --resume"
+            )
+
     def make(self, parts: int, rate: float) -> Cluster:
         """The cluster, not yet entered."""
         return self.remote() if self.real else emulated(parts, rate)

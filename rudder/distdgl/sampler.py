@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rudder.distdgl.drawing import draw_for
 from rudder.distdgl.epochs import Epochs
 from rudder.distdgl.features import BufferedFeatures, Wanted
 from rudder.distdgl.rpc_lock import RPC_LOCK
@@ -45,8 +46,9 @@ class Sampled:
 class Sampler:
     """Hands out an epoch's minibatches in order; samples ``window`` beyond the one handed out.
 
-    The order of the seeds is a matter of the epoch alone, so that sampling ahead changes neither
-    it nor which minibatch trains when. Every minibatch is announced to the buffer as it is sampled.
+    The order of the seeds is a matter of the epoch alone, and what is drawn of epoch and minibatch,
+    so that sampling ahead changes neither these nor which minibatch trains when. Every minibatch is
+    announced to the buffer as it is sampled.
     Not for use by several threads at once.
 
     Args:
@@ -118,9 +120,11 @@ class Sampler:
         return self._drawn_left > 0
 
     def _draw(self) -> Sampled:
+        number = self.minibatches(self._drawn_epoch) - self._drawn_left
         self._drawn_left -= 1
         with RPC_LOCK:
             start = time.perf_counter()
+            draw_for("train", *self._epochs.key(self._drawn_epoch), number)
             self._payload.take()
             minibatch: Minibatch = next(self._drawing)
             seconds = time.perf_counter() - start
@@ -137,6 +141,7 @@ def presampled(epochs: Epochs, minibatches: int) -> Iterator[torch.Tensor]:
         if number % per_epoch == 0:
             drawing = epochs.begin(0, order=_PRESAMPLED + number // per_epoch)
         with RPC_LOCK:
+            draw_for("presample", *epochs.key(number // per_epoch), number)
             input_nodes: torch.Tensor = next(drawing)[0]
         yield input_nodes
 

@@ -21,6 +21,9 @@ def serve() -> None:
     report("started")
     import dgl
 
+    from rudder.distdgl.drawing import answer_seeded
+
+    answer_seeded()
     store = hold_store() if os.environ["DGL_SERVER_ID"] == "0" else None
     _log.info("server %s opens %s", os.environ["DGL_SERVER_ID"], os.environ["DGL_CONF_PATH"])
     _log.debug("store: %s", store)  # it serves as long as it is referred to

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dgl
 import pyarrow.parquet as pq
@@ -16,6 +16,8 @@ from dgl.distributed import DistGraph, node_split
 from torch.nn.parallel import DistributedDataParallel
 
 from rudder.cluster.report import report
+from rudder.distdgl import keeping
+from rudder.distdgl.drawing import ask_seeded
 from rudder.distdgl.evaluation import Evaluator
 from rudder.distdgl.job import Job
 from rudder.distdgl.leaving import no_barrier_after_failure
@@ -48,6 +50,7 @@ class Trainer:
     def __init__(self, job: Job) -> None:
         self.job, self.scenario = job, job.scenario
         load_files(job.plugins)
+        ask_seeded()
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         dgl.distributed.initialize(os.environ["DGL_IP_CONFIG"])
         dist.init_process_group("gloo")
@@ -57,12 +60,12 @@ class Trainer:
         report("connected")
         torch.manual_seed(self.scenario.seed)
         model = build_model(self.scenario, partition.feature_width, partition.classes)
+        kept = None if job.resume is None else keeping.read(job, self.rank, partition.digest)
         self.model = DistributedDataParallel(model)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=self.scenario.lr)
         model_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         self.gradient_bytes = ring_allreduce_bytes(model_bytes, self.world)
         torch.manual_seed(self.scenario.seed * 1_000_003 + self.rank)
-        dgl.seed(self.scenario.seed * 1_000_003 + self.rank)
         self.sampler = dgl.dataloading.NeighborSampler(list(self.scenario.fan_out))
         seeds = self._split("train_mask")
         part = self.g.get_partition_book().partid
@@ -77,31 +80,41 @@ class Trainer:
             groups=seed_groups(self.scenario, partition, part, seeds.numpy()),
             batch_size_at=self.scenario.batch_size_at, fan_out_at=self.scenario.fan_out_at,
             trace=job.record, graph=self.scenario.graph, service=job.service,
+            earlier=None if kept is None else kept.loader,
         )  # fmt: skip
         self.evaluator = Evaluator(
-            self.g, self.model, self.sampler, 4 * self.scenario.batch_size, partition.multilabel
+            self.g, self.model, self.sampler, 4 * self.scenario.batch_size, partition.multilabel,
+            self.scenario.seed,
+        )  # fmt: skip
+        self.epochs: list[dict[str, Any]] = []
+        if kept is not None:
+            self.epochs += kept.epochs
+            keeping.restore(kept.state, model, self.optimizer)
+        self.keeper = keeping.Keeper(
+            job, self.rank, partition.digest, self.loader, model, self.optimizer, kept
         )
         self._reported = 0.0
 
     def _split(self, mask: str) -> torch.Tensor:
         nodes: torch.Tensor = node_split(
-            self.g.ndata[mask], self.g.get_partition_book(), force_even=True
-        )
+            self.g.ndata[mask], self.g.get_partition_book(), force_even=True,
+            rank=self.rank,  # DGL's own number of a trainer is a matter of who connects first
+        )  # fmt: skip
         return nodes
 
     def run(self) -> None:
         report("ready", minibatches=list(self.loader.planned), surplus=self.loader.surplus)
-        epochs: list[dict[str, Any]] = []
-        for epoch in range(self.scenario.epochs):
+        for epoch in range(len(self.epochs), self.scenario.epochs):
             dist.barrier()
             start = time.perf_counter()
             self._epoch()
             seconds = time.perf_counter() - start
-            epochs.append({"epoch": epoch, "seconds": seconds, **self._validate(epoch)})
-            report("epoch", **epochs[-1])
+            self.epochs.append({"epoch": epoch, "seconds": seconds, **self._validate(epoch)})
+            problem = self.keeper.keep(self.epochs) if self.job.checkpoint else None
+            report("epoch", **self.epochs[-1], no_checkpoint=problem)
         steering = self.loader.close()
-        test = self._evaluate("test_mask")
-        self._save(epochs, steering.to_state(), test)
+        test = self._evaluate("test", self.scenario.epochs)
+        self._save(steering.to_state(), test)
         dist.barrier()
 
     def _epoch(self) -> None:
@@ -125,17 +138,19 @@ class Trainer:
         every, last = self.scenario.eval_every, epoch == self.scenario.epochs - 1
         if not (last or (every and (epoch + 1) % every == 0)):
             return {}
-        return {"val_metric": self._evaluate("val_mask")}
+        return {"val_metric": self._evaluate("validate", epoch)}
 
-    def _evaluate(self, mask: str) -> float | None:
-        metric, moved = self.evaluator.run(self._split(mask), self._progress)
+    def _evaluate(self, kind: Literal["validate", "test"], epoch: int) -> float | None:
+        nodes = self._split("val_mask" if kind == "validate" else "test_mask")
+        metric, moved = self.evaluator.run(nodes, kind, epoch, self._progress)
         self.loader.note(bytes_evaluation=self.loader.rows[-1].bytes_evaluation + moved)
         return metric
 
-    def _save(self, epochs: list[dict[str, Any]], steering: dict[str, Any], test: Any) -> None:
+    def _save(self, steering: dict[str, Any], test: Any) -> None:
         pq.write_table(self.loader.table(), self.job.table_path(self.rank))
         facts = {
-            "epochs": epochs,
+            "epochs": self.epochs,
+            "checkpoints": self.keeper.counts,
             "steering": steering,
             "test_metric": test,
             "filled": self.loader.features.filled,

@@ -14,6 +14,7 @@ from rudder.steering.resolve import (
     serve,
     steer,
 )
+from rudder.steering.resuming import Earlier
 from rudder.steering.served import ServedController
 from rudder.steering.service import ControllerService
 from rudder.steering.tally import Tally
@@ -23,6 +24,7 @@ __all__ = [
     "Asked",
     "Asker",
     "ControllerService",
+    "Earlier",
     "InlineAsker",
     "ProcessController",
     "Resolved",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rudder.observation import Window
 
@@ -31,6 +32,7 @@ class Collector:
     def _clear(self) -> None:
         self._minibatches = self._sampled = self._hits = self._fetched = self._replaced = 0
         self._sample_s = self._fetch_s = 0.0
+        self._stale_share = self._occupancy = 0.0
 
     def add(self, row: MinibatchRow) -> None:
         self._minibatches += 1
@@ -47,6 +49,16 @@ class Collector:
         with self._lock:
             self._compute_s += compute_s
             self._stall_s += stall_s
+
+    def to_state(self) -> dict[str, Any]:
+        """Everything as plain values, while no row is being added."""
+        state = {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {name.removeprefix("_"): value for name, value in state.items()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`to_state` returned, also after JSON made a list of the tuple."""
+        for name, value in state.items():
+            setattr(self, f"_{name}", tuple(value) if isinstance(value, list) else value)
 
     def close_window(self) -> Window:
         """What happened since the last call; at least one row must have been added."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import threading
 from collections.abc import Mapping
@@ -41,18 +42,22 @@ class Journal:
 
     Args:
         path: the file; it is made anew.
+        earlier: whole lines that it begins with, of an earlier process of the same run.
 
     Raises:
         ResultError: the file cannot be made.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, earlier: bytes = b"") -> None:
         self._path = path
-        self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[dict[str, Any] | threading.Event | None] = (
+            queue.SimpleQueue()
+        )
         self._failure: OSError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
+            path.write_bytes(earlier)
+            self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise ResultError(f"{path} cannot be written: {error.strerror}") from error
         self._thread = threading.Thread(target=self._run, name="rudder-journal", daemon=True)
@@ -99,6 +104,18 @@ class Journal:
             }
         )
 
+    def position(self) -> int:
+        """Bytes of the file when all records so far are on the disk.
+
+        Raises:
+            ResultError: some record could not be written.
+        """
+        written = threading.Event()
+        self._queue.put(written)
+        written.wait()
+        self._check()
+        return self._path.stat().st_size
+
     def close(self) -> None:
         """Write what is left.
 
@@ -107,6 +124,9 @@ class Journal:
         """
         self._queue.put(None)
         self._thread.join()
+        self._check()
+
+    def _check(self) -> None:
         if self._failure is not None:
             raise ResultError(
                 f"{self._path} is incomplete: {self._failure.strerror or self._failure}; "
@@ -115,10 +135,20 @@ class Journal:
 
     def _run(self) -> None:
         while (record := self._queue.get()) is not None:
-            if self._failure is None:
+            if isinstance(record, threading.Event):
+                self._sync()
+                record.set()
+            elif self._failure is None:
                 self._write(record)
         try:
             self._file.close()
+        except OSError as error:
+            self._failure = self._failure or error
+
+    def _sync(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
         except OSError as error:
             self._failure = self._failure or error
 
@@ -167,9 +197,15 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
         ResultError: the file is missing, of another schema version, or damaged elsewhere.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ResultError(f"{path} cannot be read: {error.strerror}") from error
+    return parse_decisions(text, str(path))
+
+
+def parse_decisions(text: str, path: str) -> list[dict[str, Any]]:
+    """:func:`read_decisions` of the text of a journal; ``path`` is for messages."""
+    lines = text.split("\n")
     decisions: dict[int, dict[str, Any]] = {}
     for number, line in enumerate(lines, start=1):
         # Every whole line ends in a newline: what follows the last one was cut short.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rudder.decision import Decision
 from rudder.observation import Observation, Task
@@ -22,6 +22,7 @@ from rudder.steering.tally import Tally
 
 if TYPE_CHECKING:
     from rudder.result import MinibatchRow
+    from rudder.steering.resuming import Earlier
 
 HISTORY = 8
 """Decisions in the history of an observation."""
@@ -60,6 +61,8 @@ class Steering:
         deadline_s: seconds after which an open question is closed as a timeout.
         decisions_path: where decisions are appended (:mod:`rudder.steering.journal`); None =
             nowhere.
+        earlier: what an earlier process of the run had come to, to go on from there.
+        ask_again: put the earlier questions to the controller again, so that it learns from them.
         history: decisions shown in an observation.
         window: minibatches before and after a decision that are compared at most.
         modelled_seconds: the seconds in the rows come from a model of time.
@@ -77,6 +80,8 @@ class Steering:
         mode: Literal["async", "sync"] = "async",
         deadline_s: float = 30.0,
         decisions_path: Path | None = None,
+        earlier: Earlier | None = None,
+        ask_again: bool = True,
         history: int = HISTORY,
         window: int = WINDOW,
         modelled_seconds: bool = False,
@@ -99,13 +104,45 @@ class Steering:
         self._last_replacement: int | None = None
         self._closed = False
         asker.start(task)
+        before = b"" if earlier is None else earlier.journal
         try:
-            self._journal = Journal(decisions_path) if decisions_path is not None else None
+            self._journal = Journal(decisions_path, before) if decisions_path is not None else None
         except BaseException:
             asker.close()
             raise
-        if self._journal is not None:
+        if earlier is not None:
+            self._go_on(earlier, ask_again)
+        elif self._journal is not None:
             self._journal.task(task)
+
+    def _go_on(self, earlier: Earlier, ask_again: bool) -> None:
+        asker = self._asker if ask_again else None
+        earlier.retrace(asker, self._task, self._context, self._deadline_s)
+        state = earlier.state
+        self._collector.load_state(state["collector"])
+        self._tally = Tally.from_state(state["tally"])
+        self._pulled, self._questions = len(earlier.rows), state["questions"]
+        replaced = [step for step, row in enumerate(earlier.rows) if row.replaced]
+        self._last_replacement = replaced[-1] if replaced else None
+        question = earlier.open_question
+        if question is not None:
+            self._open = _Open(question, self._asker.now())
+            self._asker.ask(question)
+
+    def to_state(self) -> dict[str, Any]:
+        """All that :class:`~rudder.steering.resuming.Earlier` needs beside rows and journal, as
+        plain values, between two minibatches; the journal's file holds all records by then.
+
+        Raises:
+            ResultError: decisions could not be written.
+        """
+        return {
+            "collector": self._collector.to_state(),
+            "tally": self._tally.to_state(),
+            "questions": self._questions,
+            "open": None if self._open is None else self._open.observation.to_dict(),
+            "journal": 0 if self._journal is None else self._journal.position(),
+        }
 
     def before_pull(self, minibatch: int) -> Turn:
         """Called when the pull of a minibatch is planned, with its step (from 0).

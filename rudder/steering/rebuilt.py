@@ -7,7 +7,7 @@ run and the decisions that applied, by the same :class:`rudder.steering.context.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +56,8 @@ def rebuild(run_dir: Path) -> Iterator[Asked]:
     for task, path in sorted(((_task(path), path) for path in journals), key=lambda j: j[0].rank):
         if task.rank not in rows:
             raise ResultError(f"{path} is of rank {task.rank}, of which {run_dir} has no minibatch")
-        yield from _of_rank(task, rows[task.rank], read_decisions(path))
+        context = ContextBuilder(task.facts.feature_bytes, HISTORY, WINDOW)
+        yield from retrace(task, rows[task.rank], read_decisions(path), context)
 
 
 def _task(path: Path) -> Task:
@@ -67,10 +68,19 @@ def _task(path: Path) -> Task:
         raise ResultError(f"{path} does not begin with the facts of its run: {error}") from error
 
 
-def _of_rank(
-    task: Task, rows: list[MinibatchRow], records: list[dict[str, Any]]
+def retrace(
+    task: Task,
+    rows: Sequence[MinibatchRow],
+    records: Sequence[Mapping[str, Any]],
+    context: ContextBuilder,
 ) -> Iterator[Asked]:
-    context = ContextBuilder(task.facts.feature_bytes, HISTORY, WINDOW)
+    """Every question of one trainer that was closed, in order.
+
+    Args:
+        rows: of all its minibatches.
+        records: of its journal.
+        context: a new one; when all have been given it is as it was after the last row.
+    """
     applied = {r["applied_at"]: r for r in records if r["applied_at"] is not None}
     asked = {r["asked_at"]: r for r in records}
     for row in rows:

@@ -24,6 +24,7 @@ from rudder.spec import Spec
 from rudder.steering.asker import ThreadAsker
 from rudder.steering.loop import Steering
 from rudder.steering.process import ProcessController
+from rudder.steering.resuming import Earlier
 from rudder.steering.served import ServedController
 from rudder.steering.service import ControllerService
 
@@ -128,6 +129,7 @@ def steer(
     plugins: Sequence[PluginFile] = (),
     decisions_path: Path | None = None,
     service: Path | None = None,
+    earlier: Earlier | None = None,
 ) -> Steering:
     """Build and reset a controller, in a thread or in another process, and steer with it.
 
@@ -138,6 +140,7 @@ def steer(
         plugins: plug-in files that a process of its own loads too.
         decisions_path: where decisions are appended; None = nowhere.
         service: socket of the process that serves this host's trainers; None = there is none.
+        earlier: go on where an earlier process of the run stood; an agent is not asked again.
 
     Raises:
         UnknownNameError, SpecError: no such controller, parameter or value.
@@ -152,7 +155,10 @@ def steer(
     placed = place(full, controller, plugins, service)
     interrupt = placed.kill if isinstance(placed, ProcessController | ServedController) else None
     asker = ThreadAsker(placed, interrupt=interrupt)
-    return Steering(asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path)
+    return Steering(
+        asker, task, mode=mode, deadline_s=deadline_s, decisions_path=decisions_path,
+        earlier=earlier, ask_again=not controller.tags.llm,
+    )  # fmt: skip
 
 
 def place(

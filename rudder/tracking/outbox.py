@@ -24,6 +24,8 @@ from rudder.result import RunResult
 from rudder.tracking.store import exclusive
 
 VERSION = 1
+ERROR = "rudder.error"
+"""Tag: why a run ended too early."""
 LOG_TAIL_BYTES = 5_000_000
 """Of a longer log file, its end is kept."""
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED", "AS IT IS"]

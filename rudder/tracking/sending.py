@@ -15,7 +15,7 @@ from rudder.tracking.metrics import (
     minibatch_series,
     timestamps,
 )
-from rudder.tracking.outbox import Damaged, Package, Record, pending
+from rudder.tracking.outbox import ERROR, Damaged, Package, Record, pending
 from rudder.tracking.store import Store, exclusive
 from rudder.tracking.unfinished import end_those_of_dead_processes
 
@@ -51,6 +51,12 @@ def _parent(client: Any, experiment: str, record: Record) -> str:
         tags = {LOCAL_ID: str(record.parent)}
         found = client.create_run(experiment, record.start_ms, tags, "sent later")
     return str(found.info.run_id)
+
+
+def forget_error(client: Any, run_id: str) -> None:
+    """A run that goes on has not failed."""
+    if ERROR in client.get_run(run_id).data.tags:
+        client.delete_tag(run_id, ERROR)
 
 
 def log_params(client: Any, run_id: str, record: Record) -> None:

@@ -23,8 +23,9 @@ from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.tracking import outbox, provenance, unfinished
 from rudder.tracking.metrics import result_tags, split_finite
+from rudder.tracking.outbox import ERROR
 from rudder.tracking.params import MAX_TAG, MAX_VALUE, clip, clipped, flatten
-from rudder.tracking.sending import log_params, open_run, send
+from rudder.tracking.sending import forget_error, log_params, open_run, send
 from rudder.tracking.store import Store
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Tracker:
         tags: Mapping[str, str] | None = None,
         experiment: str = "rudder",
         name: str | None = None,
+        again: tuple[str, int] | None = None,
     ) -> TrackedRun:
         """A run to enter with ``with``; it is RUNNING in MLflow when the block begins.
 
@@ -65,16 +67,20 @@ class Tracker:
                 ``rudder.controller_family``, ``rudder.graph``, ``rudder.policy``,
                 ``rudder.process`` and ``rudder.version``, and win over them.
             name: name of the run; default: graph and controller.
+            again: local id and start (ms since 1970) of a run that ended too early and goes on.
         """
         process = Process.own()
         record = self._record(
-            uuid.uuid4().hex,
+            uuid.uuid4().hex if again is None else again[0],
             experiment,
             name or f"{scenario.graph} {controller}",
             flatten(scenario, controller),
             _tags(scenario, controller, {"rudder.process": str(process), **(tags or {})}),
         )
-        return TrackedRun(self, record, _specs(scenario, controller), process)
+        if again is not None:
+            record = dataclasses.replace(record, start_ms=again[1])
+        specs = _specs(scenario, controller)
+        return TrackedRun(self, record, specs, process, again=again is not None)
 
     def group(
         self,
@@ -130,7 +136,7 @@ class Tracker:
         if result is not None:
             told |= split_finite(result.summary)[1] if brief else result_tags(result)
         elif error is not None:
-            told["rudder.error"] = error.strip().rpartition("\n")[2]
+            told[ERROR] = error.strip().rpartition("\n")[2]
         record = dataclasses.replace(
             self._record(
                 local_id, experiment, name or f"{scenario.graph} {controller}",
@@ -263,6 +269,16 @@ class TrackedRun:
         """Id of this run here, a tag of the run in MLflow."""
         return self._record.local_id
 
+    @property
+    def uri(self) -> str | None:
+        """Its store, without password; None = the default one."""
+        return self._record.uri
+
+    @property
+    def start_ms(self) -> int:
+        """When it began, ms since 1970 UTC."""
+        return self._record.start_ms
+
     def attach_logs(self, folder: Path) -> None:
         """Keep the ``*.log`` files that ``folder`` and those below hold when the run ends."""
         self._logs = folder.absolute()
@@ -336,6 +352,7 @@ class TrackedRun:
                 log_params(client, self.run_id, self._record)
                 if self._again:
                     client.update_run(self.run_id, status="RUNNING")
+                    forget_error(client, self.run_id)
         except TrackingError as error:
             self.problem = str(error)
             _log.warning("%s. Training goes on; the run is sent when it ends.", error)
@@ -358,7 +375,7 @@ class TrackedRun:
     ) -> None:
         tags = dict(self._record.tags)
         if reason is not None:
-            tags["rudder.error"] = reason
+            tags[ERROR] = reason
         if result is not None:
             tags |= result_tags(result)
         tags = clipped(tags, MAX_TAG)

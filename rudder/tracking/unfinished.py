@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from rudder.errors import TrackingError
 from rudder.home import Home
 from rudder.identity import Process
-from rudder.tracking.outbox import Package, Record, log_files, pack
+from rudder.tracking.outbox import ERROR, Package, Record, log_files, pack
 from rudder.tracking.store import exclusive
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def _end(home: Home, path: Path, note: Note) -> Package | None:
             note.record,
             status="KILLED",
             end_ms=_last_sign_of_life_ms(path, logs),
-            tags={**note.record.tags, "rudder.error": reason},
+            tags={**note.record.tags, ERROR: reason},
         )
         package = pack(home, record, note.specs, error=reason, logs=logs)
         forget(home, record.local_id)

@@ -32,12 +32,14 @@ class Tracked:
     """Stands for a tracked run; keeps what it was opened with."""
 
     run_id = "in-mlflow"
+    local_id, uri, start_ms = "1" * 32, None, 1_700_000_000_000
 
     def __init__(self) -> None:
         self.opened: list[tuple[Scenario, Spec]] = []
 
-    def run(self, scenario: Scenario, controller: Spec, tags: Any) -> Tracked:
+    def run(self, scenario: Scenario, controller: Spec, tags: Any, again: Any) -> Tracked:
         self.opened.append((scenario, controller))
+        self.again = again
         return self
 
     def attach_logs(self, folder: Path) -> None:

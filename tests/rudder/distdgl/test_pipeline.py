@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -79,12 +80,43 @@ def test_items_before_an_error_are_delivered() -> None:
         next(items)
 
 
-def test_leaving_early_ends_the_background_thread() -> None:
-    for item, _ in Pipeline(counting(1000), 2):
+def test_leaving_early_stops_the_producer_and_closing_ends_its_thread() -> None:
+    produced, before = counting(1000), set(threading.enumerate())
+    pipeline = Pipeline(produced, 2)
+    for item, _ in pipeline:
         if item == 3:
             break
-    names = [thread.name for thread in threading.enumerate()]
-    assert "rudder-prefetch" not in names
+    following = produced()
+    time.sleep(0.05)
+    assert following is not None
+    assert produced() == following + 1
+    assert len(set(threading.enumerate()) - before) == 1
+    pipeline.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_all_iterations_share_one_thread() -> None:
+    """DGL draws by a thread's number."""
+    threads = []
+
+    def produce() -> int | None:
+        threads.append(threading.get_ident())
+        return None if len(threads) % 3 == 0 else 1
+
+    pipeline = Pipeline(produce, 1)
+    assert [len(list(pipeline)) for _ in range(4)] == [2] * 4
+    assert len(set(threads)) == 1
+    assert threading.get_ident() not in threads
+    pipeline.close()
+
+
+def test_a_pipeline_that_is_dropped_ends_its_thread() -> None:
+    before = set(threading.enumerate())
+    pipeline = Pipeline(counting(3), 2)
+    assert len(list(pipeline)) == 3
+    del pipeline
+    gc.collect()
+    assert set(threading.enumerate()) <= before
 
 
 def test_the_wait_of_the_consumer_is_measured() -> None:

@@ -23,6 +23,9 @@ class FakeEpochs:
     def minibatches(self, epoch: int) -> int:
         return self.per_epoch
 
+    def key(self, epoch: int) -> tuple[int, int, int]:
+        return 0, 0, epoch
+
     def begin(self, epoch: int, order: int | None = None) -> Iterator[Any]:
         self.log.append(("begin", epoch if order is None else order))
         block = dgl.create_block(([0], [0]))
