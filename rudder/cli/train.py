@@ -123,15 +123,13 @@ def train(
             raise UsageError("say what to train on: rudder train GRAPH (see: rudder datasets)")
         asked, spec = Scenario.make(**scenario), Spec.parse(controller or "always")
     else:
-        _refuse_changes(
-            {**scenario, "controller": controller, "verify": verify, "record": record,
-             "plugin": plugin, "no_track": not track}
-        )  # fmt: skip
+        settled = {"controller": controller, "verify": verify, "record": record, "plugin": plugin}
+        _refuse_changes({**scenario, **settled})
         if (run_dir / "run.json").exists():
             _tell(RunResult.load(run_dir), as_json)
             say("this run has finished: there is nothing to go on with")
             return
-        job = unfinished_job(run_dir)
+        job = unfinished_job(run_dir, all_here=hosts is None)
         asked, spec, plugins, verify = job.scenario, job.controller, job.plugins, job.verify
     if submit:
         submit_this(hosts, asked.parts, sbatch or (), place, as_json)
@@ -147,7 +145,7 @@ def train(
         check_free(folder)
     earlier = None if run_dir is None else InMLflow.load(run_dir)
     tracker = None
-    if earlier is not None or (track and run_dir is None):
+    if track and (run_dir is None or earlier is not None):
         tracker = Tracker(place, tracking_uri or (earlier.uri if earlier is not None else None))
     with progress(quiet=quiet or as_json) as report:
         result = run_tracked(

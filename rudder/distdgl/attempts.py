@@ -40,12 +40,15 @@ def worth_another(error: RudderError) -> bool:
     return lost and not isinstance(error, NamespaceError | PreflightError)
 
 
-def unfinished_job(run_dir: Path) -> Job:
+def unfinished_job(run_dir: Path, *, all_here: bool = True) -> Job:
     """The job of a run that can go on.
 
+    Args:
+        all_here: checkpoints lie on this machine only; else hosts may have some too.
+
     Raises:
-        UsageError: there is no such run, it records a trace, or it kept no checkpoint.
-        CheckpointError: what is there of the job cannot be read.
+        UsageError: there is no such run, it records a trace, or was told to keep no checkpoint.
+        CheckpointError: what is there of the job cannot be read, or no checkpoint is whole.
     """
     if not run_dir.is_dir():
         raise UsageError(f"there is no run {run_dir}; 'ls {run_dir.parent}' shows those that are")
@@ -63,6 +66,9 @@ def unfinished_job(run_dir: Path) -> Job:
         )
     if not job.checkpoint:
         raise UsageError(f"{run_dir} was run with --no-checkpoint; {again}")
+    ranks = job.scenario.parts * job.scenario.trainers
+    if all_here and checkpoint.last_complete(job.checkpoint_dir, ranks) is None:
+        raise CheckpointError(nothing_to_go_on_from(run_dir))
     return job
 
 

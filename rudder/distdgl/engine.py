@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rudder import errors
 from rudder.buffer import resolve_capacity
 from rudder.cluster.hosts import Cluster, check_rate
-from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.cluster.supervisor import Supervisor
 from rudder.distdgl import checkpoint
@@ -48,12 +45,12 @@ from rudder.distdgl.hosting import (
 )
 from rudder.distdgl.job import Job
 from rudder.distdgl.place import ClusterPlace
+from rudder.distdgl.watching import Watch
 from rudder.engine import Engine, RunOptions
 from rudder.errors import (
     CheckpointError,
     ClusterError,
     ResultError,
-    RoleError,
     RudderError,
     ScenarioError,
     UsageError,
@@ -165,8 +162,9 @@ class DistDGLEngine(Engine):
             if after is not None:
                 gathering.close()
                 done = checkpoint.last_complete(folder, ranks)
-                if options.resume and done is None and not later_starts(run_dir):
+                if options.resume and done is None:
                     raise CheckpointError(nothing_to_go_on_from(run_dir))
+                checkpoint.clear(folder, done, range(ranks))
                 note_start(run_dir, after, done)
             partition = ensure_partition(
                 scenario.graph, scenario.parts, scenario.partition_method, PARTITION_SEED,
@@ -190,14 +188,14 @@ class DistDGLEngine(Engine):
                 if job.record is not None:
                     manifest = Manifest.of(scenario, partition, "distdgl")
                     start_partition_trace(job.record, manifest, partition)
-                watch = _Watch(scenario, options, cluster.shape, gathering)
+                watch = Watch(scenario, options, cluster.shape, gathering)
                 counters = _train(job, partition, cluster, watch)
         result = gather(job, counters, None if service is None else service.events)
         checkpoint.remove(folder)  # nobody goes on from the end
         return result
 
 
-def _train(job: Job, partition: Partition, cluster: Cluster, watch: _Watch) -> list[dict[str, Any]]:
+def _train(job: Job, partition: Partition, cluster: Cluster, watch: Watch) -> list[dict[str, Any]]:
     """Run servers and trainers to their end; the bytes that each host moved."""
     scenario, logs = job.scenario, logs_of_start(job.run_dir)
     logs.mkdir(parents=True, exist_ok=True)
@@ -299,78 +297,6 @@ def check_training_nodes(scenario: Scenario, partition: Partition) -> None:
             f"(parts = {scenario.parts}, trainers = {scenario.trainers} each); ask for fewer, or "
             "give the graph a larger training split"
         )
-
-
-@dataclass
-class _Watch:
-    """Turns the roles' reports into one progress: all ready, then the slowest trainer's step.
-
-    Changes the rate of the links between two epochs, where the scenario says so.
-    """
-
-    scenario: Scenario
-    options: RunOptions
-    shape: Callable[[float], None]
-    gathering: Gathering
-    ready: int = 0
-    planned: list[int] = field(default_factory=list)
-    """Minibatches of each epoch."""
-    ended: Counter[int] = field(default_factory=Counter)
-    """Trainers that have ended an epoch, by epoch."""
-    unkept: set[int] = field(default_factory=set)
-    """Epochs that have no checkpoint."""
-    steps: dict[str, int] = field(default_factory=dict)
-    done: int = 0
-    cause: RudderError | None = None
-    """What the first trainer that failed said."""
-
-    @property
-    def trainers(self) -> int:
-        return self.scenario.parts * self.scenario.trainers
-
-    def report(self, role: Role, report: Report) -> None:
-        if role.kind != "trainer":
-            return
-        phase, data = report.phase, report.data
-        if phase == "ready":
-            self.ready += 1
-            self.planned = data["minibatches"]
-            self.options.progress("start", self.ready / self.trainers)
-        elif phase == "step":
-            self.steps[role.name] = data["step"]
-        elif phase == "epoch":
-            self.steps[role.name] = sum(self.planned[: data["epoch"] + 1])
-            self._epoch_ended(data["epoch"], role, data["no_checkpoint"])
-        elif phase == "done":
-            self.done += 1
-            self.options.progress("test", self.done / self.trainers)
-        elif phase == "failed":
-            kind = getattr(errors, data["error"], None)
-            if self.cause is None and kind is not None:
-                self.cause = kind(f"{role.name}: {data['message']} (log: {role.log})")
-        if self.planned and len(self.steps) == self.trainers:
-            self.options.progress("train", min(self.steps.values()) / max(sum(self.planned), 1))
-
-    def _epoch_ended(self, epoch: int, role: Role, no_checkpoint: str | None) -> None:
-        """With the last trainer's report of an epoch the next one begins, at its own rate."""
-        self.ended[epoch] += 1
-        if no_checkpoint is not None and epoch not in self.unkept:
-            self.unkept.add(epoch)
-            _log.warning(
-                "epoch %d has no checkpoint (%s: %s); training goes on", epoch, role.name,
-                no_checkpoint,
-            )  # fmt: skip
-        if self.ended[epoch] < self.trainers:
-            return
-        if self.options.checkpoint and epoch not in self.unkept:
-            self.gathering.kept(epoch)
-        rate = self.scenario.rate_of(epoch + 1)
-        if rate != self.scenario.rate_of(epoch):
-            self.shape(rate)
-
-    def cause_of(self, error: ClusterError) -> RudderError:
-        """A trainer that failed by an error of Rudder's has said so: that one is to be told."""
-        return self.cause or error if isinstance(error, RoleError) else error
 
 
 def gather(

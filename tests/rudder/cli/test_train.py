@@ -78,6 +78,13 @@ def test_a_run_that_is_terminated_while_its_graph_is_read_ends_as_killed(tmp_pat
         (["sbm:nodes=500", "--parts", "2", "--buffer", "500"], 2, "remote nodes"),
         (["custom:edges=/nowhere/edges.csv", "--parts", "2"], 2, "/nowhere/edges.csv"),
         (["debian", "--plugin", "/nowhere/mine.py"], 2, "/nowhere/mine.py"),
+        ([], 2, "rudder train GRAPH"),
+        (["--resume", "20200101-000000-abcdef"], 2, "there is no run"),
+        (["--resume", "/nowhere/run"], 2, "no run of the data directory"),
+        (["debian", "--resume", "it", "--epochs", "3"], 2, "leave out GRAPH, --epochs"),
+        (["--resume", "it", "-c", "always", "--verify"], 2, "leave out --controller, --verify"),
+        (["debian", "--restarts", "2", "--record", "t"], 2, "leave out --record"),
+        (["debian", "--restarts", "2", "--no-checkpoint"], 2, "leave out --no-checkpoint"),
     ],
 )
 def test_wrong_input_is_one_clear_error(

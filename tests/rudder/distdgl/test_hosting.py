@@ -11,8 +11,9 @@ from rudder import errors
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.distdgl import hosting
-from rudder.distdgl.engine import _Watch, check_training_nodes, silence_s
+from rudder.distdgl.engine import check_training_nodes, silence_s
 from rudder.distdgl.job import Job
+from rudder.distdgl.watching import Watch
 from rudder.engine import RunOptions
 from rudder.errors import ClusterError, ControllerError, PartitionError, RoleError, ScenarioError
 from rudder.home import Home
@@ -85,11 +86,24 @@ def test_hosts_that_died_in_between_are_not_kept(hosts: hosting.Hosts) -> None:
     assert Cluster.made == 2
 
 
-def watch(tmp_path: Path, told: list[tuple[str, float]], **fields: Any) -> _Watch:
+class Gathered:
+    """Stands for what brings checkpoints here."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def kept(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+
+def watch(
+    tmp_path: Path, told: list[tuple[str, float]], gathered: Any = None, **fields: Any
+) -> Watch:
     options = RunOptions(
         Home(tmp_path), tmp_path, progress=lambda phase, share: told.append((phase, share))
     )
-    return _Watch(Scenario.make(**fields), options, shape=lambda rate: None)
+    gathered = gathered or Gathered()
+    return Watch(Scenario.make(**fields), options, lambda rate: None, gathered)
 
 
 def trainer(rank: int, tmp_path: Path) -> Role:
@@ -105,9 +119,32 @@ def test_progress_is_that_of_the_slowest_trainer(tmp_path: Path) -> None:
     seen.report(first, Report("step", {"step": 8}))
     assert told == [("start", 0.5), ("start", 1.0)]
     seen.report(second, Report("step", {"step": 5}))
-    seen.report(first, Report("epoch", {"epoch": 0, "seconds": 1.0}))
-    seen.report(second, Report("epoch", {"epoch": 1, "seconds": 1.0}))
+    seen.report(first, epoch(0))
+    seen.report(second, epoch(1))
     assert told[2:] == [("train", 0.25), ("train", 0.25), ("train", 0.5)]
+
+
+def epoch(number: int, no_checkpoint: str | None = None) -> Report:
+    return Report("epoch", {"epoch": number, "seconds": 1.0, "no_checkpoint": no_checkpoint})
+
+
+def test_a_checkpoint_counts_when_every_trainer_has_its_part(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gathered = Gathered()
+    seen = watch(tmp_path, [], gathered, parts=2, epochs=3)
+    first, second = trainer(0, tmp_path), trainer(1, tmp_path)
+    seen.report(first, epoch(0))
+    assert gathered.epochs == []
+    seen.report(second, epoch(0))
+    assert gathered.epochs == [0]
+    seen.report(first, epoch(1, "No space left on device"))
+    seen.report(second, epoch(1, "another rank could not write its part"))
+    assert gathered.epochs == [0]
+    (told,) = caplog.messages  # once an epoch
+    assert told == (
+        "epoch 1 has no checkpoint (trainer 0 on host0: No space left on device); training goes on"
+    )
 
 
 def test_what_a_trainer_says_of_its_failure_is_what_is_told(tmp_path: Path) -> None:
