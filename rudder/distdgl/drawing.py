@@ -76,6 +76,11 @@ def answer_seeded() -> None:
 
 
 def ask_seeded() -> None:
-    """Let this process, a trainer, send its seeds along; its servers must be Rudder's."""
+    """Let this process, a trainer, send its seeds along; its servers must be Rudder's.
+
+    DGL numbers threads as they first draw, and what a thread draws depends on its number: the
+    calling one has the first, so that the pulling one has the second, whatever is drawn before.
+    """
+    dgl.seed(0)
     answer_seeded()
     graph_services.SamplingRequest = SeededSampling

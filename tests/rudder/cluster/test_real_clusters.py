@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from rudder.spec import Spec
 
 pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
-GRAPH, PARTS, EPOCHS, RUNS = "sbm:nodes=6000", 4, 3, 5
-T_999 = 8.61  # Student's t with RUNS - 1 degrees of freedom: 99.9 % of draws, on both sides
+GRAPH, PARTS, EPOCHS = "sbm:nodes=6000", 4, 3
 SECONDS = 900.0
 TRAIN = ("train", GRAPH, "--epochs", str(EPOCHS), "--no-track", "--json", "--quiet")
 SCRIPT = Path(examples.__file__).with_name("plain.py")
@@ -33,15 +32,12 @@ FOR_SCRIPT = (
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Summaries of runs on emulated hosts; they differ, since servers draw for all trainers."""
+def local(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """Summary of a run on emulated hosts."""
     home = Home.resolve(tmp_path_factory.mktemp("local"))
     scenario = Scenario.make(graph=GRAPH, parts=PARTS, epochs=EPOCHS)
-    with DistDGLEngine() as engine:
-        return [
-            engine.run(scenario, Spec.parse("always"), RunOptions(home, home.runs / str(k))).summary
-            for k in range(RUNS)
-        ]
+    options = RunOptions(home, home.runs / "local")
+    return DistDGLEngine().run(scenario, Spec.parse("always"), options).summary
 
 
 @pytest.fixture(scope="module")
@@ -68,25 +64,56 @@ def over_ssh(four: Any, *lines: str) -> tuple[str, ...]:
     return ("--hosts", hosts, "--ssh-config", four.config, "--home", four.folder / "home")
 
 
-def assert_within_spread(found: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> None:
-    for key in ("test_metric", "remote_sampled", "fetched", "bytes_fetched"):
-        values = [float(run[key]) for run in runs]
-        middle = statistics.fmean(values)
-        most = T_999 * statistics.stdev(values) * math.sqrt(1 + 1 / RUNS)
-        print(f"{key}: {found[key]:g} beside {middle:g} ± {most:g}")
-        assert abs(found[key] - middle) <= max(most, 0.01 * middle), key
+def assert_same(found: Mapping[str, Any], local: Mapping[str, Any]) -> None:
+    """What is trained is the same to the last bit; what is fetched depends on when answers come."""
+    for key in ("test_metric", "remote_sampled"):
+        assert found[key] == local[key], key
+    for key in ("fetched", "bytes_fetched"):
+        assert found[key] == pytest.approx(local[key], rel=0.02), key
 
 
-def test_training_over_ssh_comes_to_the_same(four: Any, local: list[dict[str, Any]]) -> None:
-    assert_within_spread(told(four.rudder(*TRAIN, *over_ssh(four))), local)
+def test_training_over_ssh_comes_to_the_same(four: Any, local: Mapping[str, Any]) -> None:
+    assert_same(told(four.rudder(*TRAIN, *over_ssh(four))), local)
+
+
+def test_a_run_over_ssh_goes_on_after_a_trainer_was_killed(
+    four: Any, local: Mapping[str, Any]
+) -> None:
+    """The hosts share no folder: checkpoints travel to the launcher's and back."""
+    runs = four.folder / "home" / "runs"
+    before = set(runs.glob("*"))
+    run = four.rudder(*TRAIN, *over_ssh(four), "--restarts", "1")
+
+    def kept(said: str) -> bool:
+        new = set(runs.glob("*")) - before
+        return any(len(list(each.glob("checkpoints/epoch=0/*"))) == 2 * PARTS for each in new)
+
+    run.wait_for(kept, SECONDS)
+    (run_dir,) = set(runs.glob("*")) - before
+    journal = f"{run_dir.name}/ranks/decisions-rank=2.jsonl"
+    (trainer,) = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                  if any(name.endswith(journal) for name in _open_files(pid))]  # fmt: skip
+    os.kill(trainer, signal.SIGKILL)
+    summary = told(run)
+    assert summary["restarts"] == 1
+    assert_same(summary, local)
+    started = (run_dir / "starts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] in (0, 1) for line in started] == [True]
+
+
+def _open_files(pid: int) -> list[str]:
+    try:
+        return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def test_training_in_slurm_comes_to_the_same(
-    partition_of_slurm: Any, local: list[dict[str, Any]]
+    partition_of_slurm: Any, local: Mapping[str, Any]
 ) -> None:
     home = partition_of_slurm.folder / "home"
     run = partition_of_slurm.rudder(*TRAIN, "--hosts", "slurm", "--home", home, nodes=PARTS)
-    assert_within_spread(told(run), local)
+    assert_same(told(run), local)
 
 
 def test_somebody_elses_script_runs_on_all_three(

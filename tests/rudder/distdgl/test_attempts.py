@@ -125,7 +125,7 @@ def job(home: Home) -> Job:
 
 def test_a_job_says_what_goes_on(job: Job) -> None:
     assert unfinished_job(job.run_dir, all_here=False) == job
-    with pytest.raises(CheckpointError, match="no checkpoint that is whole.*from the beginning"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint that is whole.*from the beginning"):
         unfinished_job(job.run_dir)
     for rank in range(4):
         checkpoint.write(checkpoint.tail_path(job.checkpoint_dir, 0, rank), Part({}, {}))
