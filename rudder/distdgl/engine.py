@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,7 @@ from rudder.distdgl.hosting import (
 )
 from rudder.distdgl.job import Job
 from rudder.distdgl.place import ClusterPlace
+from rudder.distdgl.trouble import pulls_in_trouble
 from rudder.distdgl.watching import Watch
 from rudder.engine import Engine, RunOptions
 from rudder.errors import (
@@ -190,7 +191,8 @@ class DistDGLEngine(Engine):
                     start_partition_trace(job.record, manifest, partition)
                 watch = Watch(scenario, options, cluster.shape, gathering)
                 counters = _train(job, partition, cluster, watch)
-        result = gather(job, counters, None if service is None else service.events)
+        events = None if service is None else service.events
+        result = gather(job, counters, events, watch.clock.jumps)
         checkpoint.remove(folder)  # nobody goes on from the end
         return result
 
@@ -300,13 +302,17 @@ def check_training_nodes(scenario: Scenario, partition: Partition) -> None:
 
 
 def gather(
-    job: Job, counters: list[dict[str, Any]], service: Mapping[str, float] | None = None
+    job: Job,
+    counters: list[dict[str, Any]],
+    service: Mapping[str, float] | None = None,
+    jumps: Sequence[float] = (),
 ) -> RunResult:
     """The result of a finished job from what its ranks wrote; saved in the run's directory.
 
     Args:
         counters: bytes that each host moved.
         service: what happened to the process that served the controllers, if there was one.
+        jumps: seconds by which the launcher's clock was set.
 
     Raises:
         ResultError: a rank ended well but left no result.
@@ -346,6 +352,8 @@ def gather(
         "partition": str(job.partition),
         "checkpoints": [f["checkpoints"] for f in facts],
         "later_starts": starts,
+        "pulls_in_trouble": pulls_in_trouble(table),
+        "clock_jumps": {"launcher": list(jumps), "ranks": [f["clock_jumps"] for f in facts]},
         "service": None if service is None else dict(service),
     }
     result = RunResult(

@@ -92,6 +92,7 @@ class Keeper:
     Attributes:
         counts: ``kept`` and ``failed`` checkpoints of this process; ``bytes`` and ``seconds`` of
             all of them.
+        last_bytes: of the last one.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Keeper:
         self._rows = len(loader.rows)
         self._journal = 0 if kept is None else kept.state.facts["steering"]["journal"]
         self.counts: dict[str, float] = {"kept": 0, "failed": 0, "bytes": 0, "seconds": 0.0}
+        self.last_bytes = 0
         # Of an attempt that came further: another one's parts must not stand beside them.
         checkpoint.clear(self._folder, job.resume, self._own)
 
@@ -141,6 +143,7 @@ class Keeper:
             _log.warning("epoch %d has no checkpoint: %s; training goes on", epoch, problem)
         self.counts["failed" if problem else "kept"] += 1
         self.counts["bytes"] += size
+        self.last_bytes = size
         self.counts["seconds"] += time.perf_counter() - start
         return problem
 

@@ -23,6 +23,7 @@ from rudder.distdgl.job import Job
 from rudder.distdgl.leaving import no_barrier_after_failure
 from rudder.distdgl.loader import DistNodeDataLoader
 from rudder.distdgl.models import build_model, loss_of
+from rudder.distdgl.trouble import Clock
 from rudder.distdgl.wire import ring_allreduce_bytes
 from rudder.errors import RudderError
 from rudder.partition import Partition
@@ -35,9 +36,10 @@ _REPORT_EVERY_S = 0.5
 def train(job: str) -> None:
     """Train one rank of the job in the file ``job``. Reads DGL's and torch's environment."""
     report("started")
+    clock = Clock()
     with no_barrier_after_failure():
         try:
-            Trainer(Job.load(Path(job))).run()
+            Trainer(Job.load(Path(job)), clock).run()
         except RudderError as error:
             report("failed", error=type(error).__name__, message=str(error))
             raise
@@ -47,8 +49,8 @@ def train(job: str) -> None:
 class Trainer:
     """Connects, trains every epoch, tests, and writes this rank's part of the result."""
 
-    def __init__(self, job: Job) -> None:
-        self.job, self.scenario = job, job.scenario
+    def __init__(self, job: Job, clock: Clock) -> None:
+        self.job, self.scenario, self.clock = job, job.scenario, clock
         load_files(job.plugins)
         ask_seeded()
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -62,6 +64,7 @@ class Trainer:
         model = build_model(self.scenario, partition.feature_width, partition.classes)
         kept = None if job.resume is None else keeping.read(job, self.rank, partition.digest)
         self.model = DistributedDataParallel(model)
+        self._settle_sums(partition.feature_width)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=self.scenario.lr)
         model_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
         self.gradient_bytes = ring_allreduce_bytes(model_bytes, self.world)
@@ -95,6 +98,16 @@ class Trainer:
         )
         self._reported = 0.0
 
+    def _settle_sums(self, width: int) -> None:
+        """Have DDP choose the order in which it sums gradients, as it does after a first step.
+
+        Three sums or more are rounded by their order: a run that goes on must have it from its
+        first minibatch, as the run that was not broken has.
+        """
+        blocks = [dgl.create_block(([0], [0])) for _ in range(self.scenario.layers)]
+        self.model(blocks, torch.zeros(1, width)).sum().backward()
+        self.model.zero_grad()
+
     def _split(self, mask: str) -> torch.Tensor:
         nodes: torch.Tensor = node_split(
             self.g.ndata[mask], self.g.get_partition_book(), force_even=True,
@@ -111,7 +124,9 @@ class Trainer:
             seconds = time.perf_counter() - start
             self.epochs.append({"epoch": epoch, "seconds": seconds, **self._validate(epoch)})
             problem = self.keeper.keep(self.epochs) if self.job.checkpoint else None
-            report("epoch", **self.epochs[-1], no_checkpoint=problem)
+            self.clock.look()
+            size = self.keeper.last_bytes
+            report("epoch", **self.epochs[-1], no_checkpoint=problem, checkpoint_bytes=size)
         steering = self.loader.close()
         test = self._evaluate("test", self.scenario.epochs)
         self._save(steering.to_state(), test)
@@ -132,6 +147,7 @@ class Trainer:
         now = time.monotonic()
         if now - self._reported >= _REPORT_EVERY_S:
             self._reported = now
+            self.clock.look()
             report("step", step=self.loader.trained)
 
     def _validate(self, epoch: int) -> dict[str, Any]:
@@ -151,6 +167,7 @@ class Trainer:
         facts = {
             "epochs": self.epochs,
             "checkpoints": self.keeper.counts,
+            "clock_jumps": self.clock.jumps,
             "steering": steering,
             "test_metric": test,
             "filled": self.loader.features.filled,

@@ -11,6 +11,7 @@ from rudder import errors
 from rudder.cluster.report import Report
 from rudder.cluster.roles import Role
 from rudder.distdgl.attempts import Gathering
+from rudder.distdgl.trouble import Clock, Room
 from rudder.engine import RunOptions
 from rudder.errors import ClusterError, RoleError, RudderError
 from rudder.scenario import Scenario
@@ -36,10 +37,15 @@ class Watch:
     """Trainers that have ended an epoch, by epoch."""
     unkept: set[int] = field(default_factory=set)
     """Epochs that have no checkpoint."""
+    clock: Clock = field(default_factory=Clock)
+    room: Room = field(init=False)
     steps: dict[str, int] = field(default_factory=dict)
     done: int = 0
     cause: RudderError | None = None
     """What the first trainer that failed said."""
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.options.run_dir)
 
     @property
     def trainers(self) -> int:
@@ -49,15 +55,20 @@ class Watch:
         if role.kind != "trainer":
             return
         phase, data = report.phase, report.data
+        self.clock.look()
         if phase == "ready":
             self.ready += 1
             self.planned = data["minibatches"]
             self.options.progress("start", self.ready / self.trainers)
+            if self.ready == self.trainers:
+                self.room.look(sum(self.planned) * self.trainers)
         elif phase == "step":
             self.steps[role.name] = data["step"]
         elif phase == "epoch":
             self.steps[role.name] = sum(self.planned[: data["epoch"] + 1])
             self._epoch_ended(data["epoch"], role, data["no_checkpoint"])
+            left = sum(self.planned[data["epoch"] + 1 :])
+            self.room.look(left * self.trainers, data["checkpoint_bytes"] * self.trainers)
         elif phase == "done":
             self.done += 1
             self.options.progress("test", self.done / self.trainers)

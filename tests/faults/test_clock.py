@@ -34,6 +34,9 @@ def test_a_clock_jumps(train: Train, tmp_path: Path, moment: str, repeat: int) -
     assert abs(_faked_time(clock) - time.time() - jump) < HOUR / 2
     training.goes_on()
     result = training.result()
+    seen = result.details["clock_jumps"]
+    assert seen["launcher"] == seen["ranks"][0] == []
+    assert [round(second / HOUR) for second in seen["ranks"][1]] == [jump / HOUR]
     seconds = [e["seconds"] for rank in result.details["epochs"] for e in rank]
     for column in ("sample_s", "fetch_s", "compute_s", "stall_s"):
         seconds += result.minibatches.column(column).to_pylist()

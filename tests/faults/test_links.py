@@ -25,7 +25,9 @@ def test_a_link_is_down_for_5_seconds(train: Train, moment: str, repeat: int) ->
     training.goes_on()
     if moment == "mid-epoch":
         # Counted where it was felt: a minibatch of the table took that long.
-        assert max(training.result().minibatches.column("fetch_s").to_pylist()) > DOWN_S - 1
+        result = training.result()
+        assert max(result.minibatches.column("fetch_s").to_pylist()) > DOWN_S - 1
+        assert sum(rank["stalled"] for rank in result.details["pulls_in_trouble"]) >= 1
 
 
 @THRICE
@@ -36,4 +38,8 @@ def test_a_link_becomes_slow(train: Train, moment: str, repeat: int) -> None:
     world = training.first_processes()["world"]
     inside(world, "rate", "v1", "4")
     training.goes_on()
-    assert sum(training.result().minibatches.column("fetch_s").to_pylist()) > 1.0
+    result = training.result()
+    assert sum(result.minibatches.column("fetch_s").to_pylist()) > 1.0
+    if moment == "mid-epoch":  # one that is slow from the start is just slow
+        troubled = result.details["pulls_in_trouble"]
+        assert sum(rank["slow"] + rank["stalled"] for rank in troubled) >= 1

@@ -104,7 +104,7 @@ def test_a_run_over_ssh_goes_on_after_a_trainer_was_killed(
 def _open_files(pid: int) -> list[str]:
     try:
         return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
 
 

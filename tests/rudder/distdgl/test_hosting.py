@@ -125,7 +125,8 @@ def test_progress_is_that_of_the_slowest_trainer(tmp_path: Path) -> None:
 
 
 def epoch(number: int, no_checkpoint: str | None = None) -> Report:
-    return Report("epoch", {"epoch": number, "seconds": 1.0, "no_checkpoint": no_checkpoint})
+    return Report("epoch", {"epoch": number, "seconds": 1.0, "no_checkpoint": no_checkpoint,
+                            "checkpoint_bytes": 1000})  # fmt: skip
 
 
 def test_a_checkpoint_counts_when_every_trainer_has_its_part(
