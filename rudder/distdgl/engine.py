@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -192,7 +192,7 @@ class DistDGLEngine(Engine):
                 watch = Watch(scenario, options, cluster.shape, gathering)
                 counters = _train(job, partition, cluster, watch)
         events = None if service is None else service.events
-        result = gather(job, counters, events, watch.clock.jumps)
+        result = gather(job, counters, events, watch)
         checkpoint.remove(folder)  # nobody goes on from the end
         return result
 
@@ -305,14 +305,14 @@ def gather(
     job: Job,
     counters: list[dict[str, Any]],
     service: Mapping[str, float] | None = None,
-    jumps: Sequence[float] = (),
+    watch: Watch | None = None,
 ) -> RunResult:
     """The result of a finished job from what its ranks wrote; saved in the run's directory.
 
     Args:
         counters: bytes that each host moved.
         service: what happened to the process that served the controllers, if there was one.
-        jumps: seconds by which the launcher's clock was set.
+        watch: what was seen of the run from here.
 
     Raises:
         ResultError: a rank ended well but left no result.
@@ -353,7 +353,11 @@ def gather(
         "checkpoints": [f["checkpoints"] for f in facts],
         "later_starts": starts,
         "pulls_in_trouble": pulls_in_trouble(table),
-        "clock_jumps": {"launcher": list(jumps), "ranks": [f["clock_jumps"] for f in facts]},
+        "clock_jumps": {
+            "launcher": [] if watch is None else watch.clock.jumps,
+            "ranks": [f["clock_jumps"] for f in facts],
+            "offsets_at_start": {} if watch is None else watch.offsets,
+        },
         "service": None if service is None else dict(service),
     }
     result = RunResult(

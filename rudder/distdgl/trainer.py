@@ -35,8 +35,8 @@ _REPORT_EVERY_S = 0.5
 
 def train(job: str) -> None:
     """Train one rank of the job in the file ``job``. Reads DGL's and torch's environment."""
-    report("started")
     clock = Clock()
+    report("started", at=time.time())
     with no_barrier_after_failure():
         try:
             Trainer(Job.load(Path(job)), clock).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Watch:
     unkept: set[int] = field(default_factory=set)
     """Epochs that have no checkpoint."""
     clock: Clock = field(default_factory=Clock)
+    offsets: dict[int, float] = field(default_factory=dict)
+    """Seconds by which a trainer's clock was ahead of this machine's as it started."""
     room: Room = field(init=False)
     steps: dict[str, int] = field(default_factory=dict)
     done: int = 0
@@ -56,7 +59,9 @@ class Watch:
             return
         phase, data = report.phase, report.data
         self.clock.look()
-        if phase == "ready":
+        if phase == "started":
+            self.offsets[role.index] = round(data["at"] - time.time(), 1)
+        elif phase == "ready":
             self.ready += 1
             self.planned = data["minibatches"]
             self.options.progress("start", self.ready / self.trainers)

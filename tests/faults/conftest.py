@@ -48,6 +48,8 @@ class Training:
         self.traces = traces
         self.runs = home / "runs"
         """Where the runs' directories are seen from here."""
+        self.said = ""
+        """Its stderr, once it has ended by an error."""
         self._earlier = {path.name for path in home.glob("runs/*")}
         self._run_dir: Path | None = None
         arguments = ["train", "sbm:nodes=6000", "--parts", "2", "--epochs", str(epochs), "--json"]
@@ -126,6 +128,7 @@ class Training:
         namespaces, reported = self.traces.namespaces(), self.reported()
         start = time.monotonic()
         out, err = self.process.communicate(timeout=seconds)
+        self.said = err
         assert self.process.returncode == 1, err
         assert out == ""
         self.traces.assert_gone(namespaces, max(1.0, seconds - (time.monotonic() - start)))

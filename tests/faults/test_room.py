@@ -56,6 +56,9 @@ def test_the_disk_is_full(train: Train, tmp_path: Path, moment: str, repeat: int
     assert os.strerror(errno.ENOSPC) in told["message"]
     assert str(home) in told["message"]
     assert moment == "start-up" or min(reported) > 5
+    if moment == "mid-epoch":
+        assert "make room, or it ends without a result" in training.said
+        assert "has no checkpoint" in training.said
     os.close(disk)
 
 
