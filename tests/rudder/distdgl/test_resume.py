@@ -146,11 +146,17 @@ def counts(result: RunResult) -> dict[str, Any]:
     return {k: v for k, v in result.details["steering"].items() if "latency" not in k}
 
 
+@pytest.fixture(scope="module")
+def unbroken(run: Run) -> RunResult:
+    """On hosts that are kept: made before a test looks for what it has left."""
+    return run("fixed:interval=7", graph=GRAPH, epochs=EPOCHS, batch_size=BATCH, mode="sync")
+
+
 def test_a_killed_trainer_a_restart_and_the_same_result(
-    train: Train, run: Run, engine_home: Home
+    unbroken: RunResult, train: Train, engine_home: Home
 ) -> None:
     """``fixed`` counts minibatches itself; in sync mode its answers do not depend on speed."""
-    whole = run("fixed:interval=7", graph=GRAPH, epochs=EPOCHS, batch_size=BATCH, mode="sync")
+    whole = unbroken
     assert "restarts" not in whole.summary
     assert whole.run_dir is not None
     assert not (whole.run_dir / "checkpoints").exists()
@@ -243,3 +249,31 @@ def _in_mlflow(home: Home, run_id: str) -> Any:
     experiments = [each.experiment_id for each in client.search_experiments()]
     (run,) = client.search_runs(experiments, f"tags.`rudder.run_id` = '{run_id}'")
     return run
+
+
+@pytest.mark.full
+def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
+    train: Train, engine_home: Home, tmp_path: Path
+) -> None:
+    """Rank 1 may write no file of 30 kB: a real refusal, as of a full disk."""
+    plugin = tmp_path / "small_files.py"
+    plugin.write_text(
+        "import os, resource\n"
+        "if os.environ.get('RANK') == '1':\n"
+        "    limit = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limit[1]))\n"
+    )
+    # Few minibatches, so that the journal stays smaller.
+    arguments = [GRAPH, "--parts", "2", "--epochs", "2", "--batch-size", "200", "--no-track"]
+    told, err = train(*arguments, "--plugin", str(plugin)).ends()
+    assert "epoch 0 has no checkpoint (trainer" in err
+    assert "training goes on" in err
+    result = RunResult.load(engine_home.runs / told["run_id"])
+    assert [(c["kept"], c["failed"]) for c in result.details["checkpoints"]] == [(0, 2), (0, 2)]
+    log = (engine_home.runs / told["run_id"] / "logs" / "trainer-1.log").read_text()
+    assert "File too large" in log
+    whole = RunResult.load(
+        engine_home.runs / train(*arguments, "--no-checkpoint").ends()[0]["run_id"]
+    )
+    assert result.minibatches.column("loss").equals(whole.minibatches.column("loss"))
+    assert [c["kept"] for c in whole.details["checkpoints"]] == [0, 0]
