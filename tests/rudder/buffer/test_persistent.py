@@ -196,9 +196,17 @@ def test_state_is_taken_over(spec: str) -> None:
     state = first.state_dict()
     assert all(isinstance(v, np.ndarray) and v.dtype != object for v in state.values())
     second.load_state_dict(state)
-    assert second.filled == 15
+    # Without rows it is as good, as long as somebody has them.
+    bare, third = first.state_dict(rows=False), make(20, 2, spec)
+    assert set(state) - set(bare) == {"rows"}
+    with pytest.raises(BufferUseError, match="say how to fetch them"):
+        make(20, 2, spec).load_state_dict(bare)
+    third.load_state_dict(bare, rows)
+    assert (third.ids() == first.ids()).all()
+    assert (third.rows() == first.rows()).all()
+    assert second.filled == third.filled == 15
     for nodes in trace[40:]:
-        assert run(first, nodes) == run(second, nodes)
+        assert run(first, nodes) == run(second, nodes) == run(third, nodes)
     with pytest.raises(BufferUseError, match="20 slots of width 2, this one has 4"):
         make().load_state_dict(state)
 
