@@ -247,7 +247,7 @@ class _Work:
         runs: list[tuple[CollectedRun, Scenario]] = []
         with ENGINES.build("distdgl") as engine:
             for number, (item, scenario) in enumerate(asked):
-                # A real run is not repeatable: its trace belongs to it, and is named after it.
+                # Answers in time are the machine's too: a trace is its run's, and named after it.
                 name = _run_id(item, scenario.seed, first, "")
                 trace = self.home.traces / f"{self.folder.name}-{name}.trace"
                 run_dir = self.folder / RUNS / name

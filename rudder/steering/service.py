@@ -34,6 +34,8 @@ _PING_S = 2.0
 """Seconds between looks at the process."""
 _SILENCE_S = 10.0
 """A process that does not answer a ping for so long is taken to hang, or to be stopped."""
+_END_S = 1.0
+"""What an ending process may take until it is gone."""
 
 
 class ControllerService:
@@ -213,10 +215,22 @@ class ControllerService:
                 link.sendall(b'{"op": "ping"}\n')
                 with link.makefile() as replies:
                     busy_s: float = json.loads(replies.readline())["busy_s"]
+            except TimeoutError:
+                return self._ended(0.0)  # dead: told as such, by who looks next
             except (OSError, ValueError, KeyError):
-                process = self._process
-                return process is None or process.poll() is not None  # dead: told as such
+                # A process that is killed hangs up before its status can be asked for.
+                return self._ended(_END_S)
         return busy_s < self._answer_timeout_s
+
+    def _ended(self, within_s: float) -> bool:
+        process = self._process
+        if process is None:
+            return True
+        try:
+            process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -226,7 +240,7 @@ class ControllerService:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
         try:
-            process.wait(1.0)
+            process.wait(_END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
