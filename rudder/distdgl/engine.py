@@ -45,7 +45,7 @@ from rudder.distdgl.hosting import (
 )
 from rudder.distdgl.job import Job
 from rudder.distdgl.place import ClusterPlace
-from rudder.distdgl.trouble import pulls_in_trouble
+from rudder.distdgl.trouble import trouble_of_links
 from rudder.distdgl.watching import Watch
 from rudder.engine import Engine, RunOptions
 from rudder.errors import (
@@ -352,7 +352,7 @@ def gather(
         "partition": str(job.partition),
         "checkpoints": [f["checkpoints"] for f in facts],
         "later_starts": starts,
-        "pulls_in_trouble": pulls_in_trouble(table),
+        "trouble_of_links": trouble_of_links(table, [f["epochs"] for f in facts]),
         "clock_jumps": {
             "launcher": [] if watch is None else watch.clock.jumps,
             "ranks": [f["clock_jumps"] for f in facts],

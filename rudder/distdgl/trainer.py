@@ -117,12 +117,15 @@ class Trainer:
 
     def run(self) -> None:
         report("ready", minibatches=list(self.loader.planned), surplus=self.loader.surplus)
+        ended: float | None = None
         for epoch in range(len(self.epochs), self.scenario.epochs):
             dist.barrier()
             start = time.perf_counter()
+            pause = start - (ended or start)
             self._epoch()
-            seconds = time.perf_counter() - start
-            self.epochs.append({"epoch": epoch, "seconds": seconds, **self._validate(epoch)})
+            ended = time.perf_counter()
+            took = {"seconds": ended - start, "pause_s": pause}
+            self.epochs.append({"epoch": epoch, **took, **self._validate(epoch)})
             problem = self.keeper.keep(self.epochs) if self.job.checkpoint else None
             self.clock.look()
             size = self.keeper.last_bytes

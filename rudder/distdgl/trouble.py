@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 _log = logging.getLogger(__name__)
 
 STALLED_S = 2.0
-"""A pull that takes so long has met a link, or a host, that was away."""
+"""What takes so long, and so many times what is usual, has met a link, or a host, that was away."""
 SLOW_S, SLOWER = 0.25, 10.0
 """A pull is slow that takes at least so long, and so many times the seconds per row of this
 trainer's quick pulls."""
@@ -27,29 +30,48 @@ BYTES_PER_MINIBATCH = 3000
 """Of a trainer, in all files of a run: a row and, at most, a decision, both twice."""
 
 
-def pulls_in_trouble(minibatches: pa.Table) -> list[dict[str, float]]:
-    """Pulls of each rank that stalled or were slow: their counts and seconds.
+def trouble_of_links(
+    minibatches: pa.Table, epochs: Sequence[Sequence[Mapping[str, Any]]]
+) -> list[dict[str, float]]:
+    """What each rank waited for links: counts and seconds.
+
+    ``stalled``: minibatches whose sampling, pull or computing with its exchange of gradients, and
+    pauses between epochs, that took far longer than usual; whatever went over the link when it was
+    away waits. ``slow``: pulls that were slow without stalling.
 
     Args:
         minibatches: table of :data:`rudder.result.MINIBATCH_SCHEMA`.
+        epochs: of each rank its epochs, with ``pause_s``, seconds between the one before and it.
     """
     found = []
-    for rank in range((pc.max(minibatches.column("rank")).as_py() or 0) + 1):
+    for rank, own_epochs in enumerate(epochs):
         own = minibatches.filter(pc.equal(minibatches.column("rank"), rank))
-        seconds = own.column("fetch_s").to_numpy()
-        pace = seconds / np.maximum(own.column("fetched").to_numpy(), 1)
+        fetch, fetched, *others = (
+            own.column(name).to_numpy() for name in ("fetch_s", "fetched", "sample_s", "compute_s")
+        )
+        pace = fetch / np.maximum(fetched, 1)
         quick = float(np.quantile(pace, _QUICK)) if pace.size else 0.0
-        stalled = seconds >= STALLED_S
-        slow = ~stalled & (seconds >= SLOW_S) & (pace >= SLOWER * quick)
+        slower = pace >= SLOWER * quick
+        waited = np.where((fetch >= STALLED_S) & slower, fetch, 0.0)
+        slow = (fetch >= SLOW_S) & (fetch < STALLED_S) & slower
+        for seconds in others:
+            waited = np.maximum(waited, _stalls(seconds))
+        pauses = _stalls(np.array([epoch.get("pause_s", 0.0) for epoch in own_epochs[1:]]))
         found.append(
             {
-                "stalled": int(stalled.sum()),
-                "stalled_s": float(seconds[stalled].sum()),
+                "stalled": int((waited > 0).sum() + (pauses > 0).sum()),
+                "stalled_s": float(waited.sum() + pauses.sum()),
                 "slow": int(slow.sum()),
-                "slow_s": float(seconds[slow].sum()),
+                "slow_s": float(fetch[slow].sum()),
             }
         )
     return found
+
+
+def _stalls(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The seconds that are stalls; 0 elsewhere."""
+    usual = float(np.median(seconds)) if seconds.size else 0.0
+    return np.where((seconds >= STALLED_S) & (seconds >= SLOWER * usual), seconds, 0.0)
 
 
 class Clock:
