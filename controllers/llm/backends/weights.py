@@ -78,11 +78,23 @@ def find_weights(source: str, progress: Told) -> Weights:
 
 
 def locate(source: str) -> Path:
-    """The directory or GGUF file that a source means; nothing is read.
+    """The directory or GGUF file that a source means; no weights are read.
 
     Raises:
-        ControllerError: nothing lies there; says how to get it.
+        ControllerError: nothing lies there that could be read; says how to get it.
     """
+    place = _place(source)
+    if place.is_dir() and not (
+        any(place.glob("*.safetensors")) and (place / "config.json").is_file()
+    ):
+        raise ControllerError(
+            f"{place} holds no config.json with safetensors; other formats of weights may hold "
+            "code, and are not read"
+        )
+    return place
+
+
+def _place(source: str) -> Path:
     if source.startswith("package:"):
         return _in_package(source.removeprefix("package:"))
     if source.startswith("hf:"):
@@ -129,11 +141,6 @@ def _in_hub(name: str) -> Path:
 
 
 def _of_folder(folder: Path, source: str) -> Weights:
-    if not any(folder.glob("*.safetensors")) or not (folder / "config.json").is_file():
-        raise ControllerError(
-            f"{folder} holds no config.json with safetensors; other formats of weights may hold "
-            "code, and are not read"
-        )
     files = _digests(folder)
     if made_from := _made_from(folder, files):
         return Weights(folder, made_from, source)

@@ -46,6 +46,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_folder_without_weights_is_none(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").touch()
+    found = needs(Agent(str(tmp_path), billions=7.0))["weights"]
+    assert found.ok is False
+    assert "no config.json with safetensors" in found.found
+
+
 def test_weights_that_are_here_are_counted(folder: Path, gigabytes: Any) -> None:
     gigabytes(4)
     assert holding._weights_of(folder) == 10_000_000
