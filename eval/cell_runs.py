@@ -29,6 +29,7 @@ from .cells import Cell, append_cell, control_name
 from .contenders import LEARNED
 from .costs import Costs
 from .headroom import Bounds
+from .robustness.metrics import ORACLE_REGRET, REGRET, no_buffer
 from .sweep import CELLS, CONTROL_OF, Planned, cell_digest, note_begun
 from .tracking import log_cell
 
@@ -128,7 +129,8 @@ class CellRuns:
             times = result.details.get(_STAMP) or [int(_written_ms(run_dir))] * 2
         except (ResultError, OSError):
             return None
-        return self._checked(Ended(cell, run_id, run_dir, (times[0], times[1]), result))
+        ended = self._checked(Ended(cell, run_id, run_dir, (times[0], times[1]), result))
+        return None if ended.result is None else ended  # what failed is tried again
 
     def _checked(self, ended: Ended) -> Ended:
         """A controller that did nothing but crash was not measured, though training went on."""
@@ -205,6 +207,8 @@ class CellRuns:
             found |= bounds.beside(result.summary.get("fetched"))
         else:
             found |= bounds.told()
+        if no_buffer(result.summary):  # what is fetched is all that could be: no regret
+            found |= {REGRET.key: None, ORACLE_REGRET.key: None}
         costs = self.keeping.costs.get(ended.cell.controller, Costs())
         found |= {"memory_mb": costs.memory_mb, "answer_s": costs.answer_s}
         if ended.cell.of:

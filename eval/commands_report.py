@@ -43,6 +43,7 @@ def report(
 
     A sweep that MLflow knows gets them too, on its own run.
     """
+    from .report.numbers import count
     from .report.source import find_study
     from .report.tracked import report_files, robustness
     from .report.write import write_report
@@ -63,7 +64,15 @@ def report(
         emit({**study.to_dict(), "files": files, "mlflow_run_id": run_id}, as_json=True)
         return
     idle = [fact.name for fact in study.facts if not fact.decides]
-    emit(_leaderboard(study), as_json=False, title=f"{study.name}: by rows fetched")
+    if study.ranking.standings:
+        emit(_leaderboard(study), as_json=False, title=f"{study.name}: by rows fetched")
+    else:
+        say(f"{study.name}: no ranking")
+    if study.missing:
+        say(
+            f"{count(study.missing, 'cell')} of this sweep not run yet: this is a part of it; "
+            "'rudder evaluate' goes on with it"
+        )
     if idle:
         say(f"nothing to decide in {len(idle)} of {len(study.facts)} scenarios: {', '.join(idle)}")
     if study.failures:

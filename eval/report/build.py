@@ -53,19 +53,37 @@ def _overview(study: Study) -> Section:
     ]
     facts += [
         ("engine", ", ".join(study.engines)),
-        ("controllers", str(len(study.families))),
+        ("controllers", _counted(study)),
         ("scenarios", f"{len(study.facts)} in {', '.join(splits(cells))}"),
         ("seeds", ", ".join(str(seed) for seed in study.seeds)),
-        ("cells", f"{len(cells) - failed} finished, {failed} failed"),
+        ("cells", f"{len(cells) - failed} finished, {failed} failed{_beside(study)}"),
     ]
     rows = [[Item(key), Item(value)] for key, value in facts]
     blocks: list[str | Table | Picture] = [Table(("sweep", study.name), rows, left=2)]
+    if study.missing:
+        blocks.append(
+            f"{count(study.missing, 'cell')} of this sweep not run yet: what follows is of a part "
+            "of it. 'rudder evaluate' goes on with it."
+        )
     if failed:
         blocks.append(
             f"{count(failed, 'cell')} failed: see the list. Where a number rests on fewer runs "
             "than its neighbours, its count stands beside it."
         )
     return Section("Overview", "overview", blocks)
+
+
+def _counted(study: Study) -> str:
+    """Those that are compared, apart from what stands beside them."""
+    beside = len(study.families) - len(study.competitors)
+    return f"{len(study.competitors)} compared" + (
+        f"; beside them {beside}: oracle, constant schedules and controls" if beside else ""
+    )
+
+
+def _beside(study: Study) -> str:
+    beside = sum(cell.controller not in study.competitors for cell in study.cells)
+    return f"; {beside} of them of what stands beside" if beside else ""
 
 
 def _told(value: Any) -> str:

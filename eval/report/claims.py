@@ -33,7 +33,7 @@ from ..robustness.metrics import (
 )
 from ..robustness.ranking import holm
 from ..robustness.tables import COMPETING, Shift, families, id_split, scenario_facts, shifts
-from .numbers import change, count, interval, number
+from .numbers import change, count, interval, number, shown
 
 Verdict = Literal["supported", "not supported", "not testable here"]
 HOLDS_UP = 0.05
@@ -254,11 +254,11 @@ def _degrade_less(evidence: Evidence) -> Finding:
 def _valid(evidence: Evidence) -> Finding:
     grid = evidence.grid(VALID)
     means = {name: grid.mean(name) for name in evidence.of("llm")}
-    means = {name: mean for name, mean in means.items() if mean.known}
+    means = {name: VALID.shown(mean) for name, mean in means.items() if mean.known}
     if not means:
         return _missing("needs an LLM agent in several runs")
     served = [name for name, mean in means.items() if mean.low >= ANSWERS_VALIDLY]
-    told = "; ".join(f"{name}: {interval(mean, percent=True)}" for name, mean in means.items())
+    told = "; ".join(f"{name}: {shown(mean, VALID)}" for name, mean in means.items())
     runs = sum(mean.values for mean in means.values())
     return Finding(_verdict(len(served) == len(means)), told, tuple(means), runs)
 
@@ -270,14 +270,14 @@ def _predicts(evidence: Evidence) -> Finding:
         mean = own.mean(name)
         beside = compare_values(own.of_one(name), constant.of_one(name), name, "constant")
         if mean.known and beside.difference.known:
-            found[name] = mean, beside.difference
+            found[name] = PASS_AT_1.shown(mean), beside.difference
     if not found:
         return _missing("needs an LLM agent whose predictions settled, in several runs")
     best = max(found, key=lambda name: found[name][0].mean)
     holds = any(mean.high >= PREDICTS and more.low > 0 for mean, more in found.values())
     mean, more = found[best]
     result = (
-        f"{best}: Pass@1 {interval(mean, percent=True)}, {change(more, PASS_AT_1)} beside always "
+        f"{best}: Pass@1 {shown(mean, PASS_AT_1)}, {change(more, PASS_AT_1)} beside always "
         "predicting what is most frequent"
     )
     runs = sum(mean.values for mean, _ in found.values())

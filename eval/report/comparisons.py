@@ -175,7 +175,7 @@ def controls(study: Study, anchors: Anchors) -> Section | None:
         known = row.comparison.pairs > 0
         better = row.comparison.difference
         wins = better.known and (better.high < 0 if row.metric.better == "low" else better.low > 0)
-        beside = row.metric.shown(better)
+        beside = row.metric.beside(better)
         rows.append(
             [
                 Item(row.controller, anchors.of(row.controller)), Item(row.side.upper()),

@@ -7,7 +7,7 @@ from pathlib import Path
 from rudder.errors import SweepError, UnknownNameError
 from rudder.home import Home
 
-from ..sweep import HEAD, Sweep
+from ..sweep import HEAD, Sweep, chosen
 from .study import Study
 
 
@@ -20,7 +20,8 @@ def find_study(home: Home, text: str | None = None) -> tuple[Study, Path]:
     """
     folder = _folder(home, text)
     sweep = Sweep.open(folder)
-    cells = sweep.cells()
+    every = sweep.all_cells()
+    cells = chosen(sweep.head, every)
     if not cells:
         raise SweepError(f"{folder} has no cells yet: run 'rudder evaluate' again, it goes on")
     facts = {
@@ -29,7 +30,9 @@ def find_study(home: Home, text: str | None = None) -> tuple[Study, Path]:
         "begun": sweep.head.get("created"),
         "versions": sweep.head.get("versions"),
     }
-    return Study(folder.name, cells, {key: told for key, told in facts.items() if told}), folder
+    head = {key: told for key, told in facts.items() if told}
+    missing = sum(digest not in every for digest in sweep.head.get("cells") or ())
+    return Study(folder.name, cells, head, missing), folder
 
 
 def sweeps(home: Home) -> list[Path]:

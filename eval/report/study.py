@@ -40,11 +40,13 @@ class Study:
         name: of the sweep.
         cells: its cells.
         head: what else is known of it (``sweep.json``), by name.
+        missing: how many cells were asked for that have not been run yet, controls aside.
     """
 
     name: str
     cells: Sequence[Cell]
     head: Mapping[str, Any] = field(default_factory=dict)
+    missing: int = 0
 
     @cached_property
     def families(self) -> dict[str, str]:
@@ -167,6 +169,7 @@ class Study:
             {
                 "sweep": self.name,
                 "cells": len(self.cells),
+                "missing": self.missing,
                 "failed": [
                     {"controller": c.controller, "scenario": c.scenario, "seed": c.seed,
                      "run_id": c.run_id, "error": c.error}

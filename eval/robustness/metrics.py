@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..cells import Cell
-from .intervals import Estimate
+
+if TYPE_CHECKING:
+    from .intervals import Estimate
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,19 @@ class Metric:
             return value
         return math.log(value) if value > 0 else math.nan
 
-    def shown(self, estimate: Estimate) -> Estimate:
-        """A mean on the scale of comparison, as readers know it."""
-        return estimate.exp() if self.ratio else estimate
+    def shown(self, mean: Estimate) -> Estimate:
+        """A mean on the scale of comparison, as readers know it.
+
+        Of a share no interval reaches beyond 0 and 1, which Student's of a few seeds would.
+        """
+        if self.share and not self.ratio:
+            low, high = (min(max(end, 0.0), 1.0) for end in (mean.low, mean.high))
+            return replace(mean, low=low, high=high)
+        return self.beside(mean)
+
+    def beside(self, difference: Estimate) -> Estimate:
+        """A difference on the scale of comparison, as readers know it: of logarithms a ratio."""
+        return difference.exp() if self.ratio else difference
 
 
 COMMUNICATION = Metric("communication", "communication", "low", ratio=True, share=True)
@@ -59,6 +72,7 @@ LATENCY = Metric("latency_p50_s", "latency, s", "low")
 ANSWER = Metric("answer_s", "an answer, s", "low")
 MEMORY = Metric("memory_mb", "memory, MB", "low")
 INTERVAL = Metric("replacement_interval_mean", "replacement interval")
+FETCHED = Metric("fetched", "rows fetched", "low", ratio=True)
 
 METRICS = (
     COMMUNICATION, REGRET, ORACLE_REGRET, HITS, EPOCH_SECONDS, IMBALANCE, PASS_AT_1,
@@ -76,7 +90,7 @@ def measure(cell: Cell, metric: Metric) -> float:
         return math.nan
     if metric is COMMUNICATION:
         return _communication(cell)
-    if metric in (REGRET, ORACLE_REGRET) and _no_buffer(cell):
+    if metric in (REGRET, ORACLE_REGRET) and no_buffer(cell.summary):
         return math.nan
     value = cell.value(metric.key)
     return math.nan if value is None else value
@@ -90,6 +104,7 @@ def _communication(cell: Cell) -> float:
     return fetched / sampled if fetched is not None and sampled else math.nan
 
 
-def _no_buffer(cell: Cell) -> bool:
-    least, sampled = cell.value("min_fetched"), cell.value("remote_sampled")
-    return least is not None and least == sampled and not cell.value("hits")
+def no_buffer(summary: Mapping[str, Any]) -> bool:
+    """Was it a replay in which nothing could be kept?"""
+    least = summary.get("min_fetched")
+    return least is not None and least == summary.get("remote_sampled") and not summary.get("hits")

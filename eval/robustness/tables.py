@@ -230,9 +230,9 @@ def shifts(
                 metric,
                 metric.shown(inside),
                 metric.shown(outside),
-                metric.shown(apart(inside, outside)),
+                metric.beside(apart(inside, outside)),
                 {
-                    split: metric.shown(apart(inside, mean))
+                    split: metric.beside(apart(inside, mean))
                     for split, mean in known.items()
                     if split.startswith("ood_")
                 },
@@ -302,8 +302,8 @@ def controls(cells: Sequence[Cell]) -> list[ControlRow]:
                             side,
                             kind,
                             PASS_AT_1,
-                            estimate(own),
-                            estimate(other),
+                            PASS_AT_1.shown(estimate(own)),
+                            PASS_AT_1.shown(estimate(other)),
                             compare_values(own, other, controller, kind),
                         )
                     )

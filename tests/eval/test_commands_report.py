@@ -92,6 +92,18 @@ def test_without_a_sweep_it_says_how_to_make_one(
     assert "rudder evaluate" in capsys.readouterr().err
 
 
+def test_a_sweep_that_has_not_ended_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / "sweeps" / "old" / "sweep.json"
+    lines = (home / "sweeps" / "old" / "cells.jsonl").read_text().splitlines()
+    asked = [json.loads(line)["cell"] for line in lines]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "cells": [*asked, "0" * 16]}))
+    assert main(["report", "old", "--home", str(home), "--no-track"]) == 0
+    assert "1 cell of this sweep not run yet" in capsys.readouterr().err
+    report = path.parent / "report"
+    assert "1 cell of this sweep not run yet" in (report / "report.md").read_text()
+    assert json.loads((report / "report.json").read_text())["missing"] == 1
+
+
 def test_a_sweep_without_cells_or_of_another_shape_is_told(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,16 @@ def test_all_sections_are_there(document: Document) -> None:
     }  # fmt: skip
 
 
+def test_the_overview_tells_what_is_compared_from_what_stands_beside_it(
+    cells: list[Cell], document: Document
+) -> None:
+    [table] = [b for b in document.sections[0].blocks if isinstance(b, Table)]
+    told = {row[0].text: row[1].text for row in table.rows}
+    # Seven contenders; timing-oracle and two controls, each in 8 scenarios at 4 seeds; 5 failed.
+    assert told["controllers"].startswith("7 compared; beside them 3: ")
+    assert told["cells"].startswith(f"{len(cells) - 5} finished, 5 failed; 96 of them ")
+
+
 def test_headroom_comes_first_and_says_where_nothing_is_to_decide(document: Document) -> None:
     assert document.sections[1].anchor == "headroom"
     [table] = [b for b in document.sections[1].blocks if isinstance(b, Table)]

@@ -33,5 +33,14 @@ def test_intervals_ratios_and_points() -> None:
     assert shown(None, HITS) == NONE
 
 
+def test_no_interval_of_a_share_reaches_beyond_all_and_nothing() -> None:
+    # Student's t of two values: 0.4 +- 12.706 * 0.1 = [-0.87, 1.67].
+    found = HITS.shown(estimate(np.array([[0.3, 0.5]])))
+    assert shown(found, HITS) == "40.0 % [0.0, 100.0]"
+    # What changes may be below 0, and a share of no buffer above 1.
+    assert HITS.beside(estimate(np.array([[-0.3, -0.5]]))).low < -1
+    assert COMMUNICATION.shown(estimate(np.log(np.array([[0.7, 1.5]])))).high > 1
+
+
 def test_counts() -> None:
     assert (count(1, "run"), count(2, "run")) == ("1 run", "2 runs")
