@@ -6,6 +6,7 @@ accesses and a language model is loaded once; several traces at a time.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,6 +142,7 @@ _loaded = Loaded()
 def _replay(group: _Group, tell: Tell) -> None:
     """All cells of a trace."""
     quiet_controllers()
+    os.dup2(2, 1)  # what a controller prints is no report: the command's --json is all of stdout
     _Replays(group, tell).go()
 
 

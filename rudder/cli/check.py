@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -31,7 +33,8 @@ def check(
     from rudder.model.find import locate
 
     found = locate(Spec.parse(controller), Home.resolve(home))
-    records = check_controller(found, plugin_files())
+    with redirect_stdout(sys.stderr):  # what a controller prints is no report
+        records = check_controller(found, plugin_files())
     emit(
         [{"name": r.check, **dataclasses.asdict(r)} for r in records],
         as_json=as_json,

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -89,6 +89,8 @@ def _cell(value: Any) -> str:
 def progress(*, quiet: bool = False) -> Iterator[Progress]:
     """A progress bar on stderr, one line per phase; silent where stderr is no terminal.
 
+    What controllers and other plug-ins print meanwhile goes to stderr, too: stdout is the report's.
+
     >>> with progress(quiet=True) as report:
     ...     report("train", 0.5)
     """
@@ -111,7 +113,7 @@ def progress(*, quiet: bool = False) -> Iterator[Progress]:
             phases[phase] = bar.add_task(phase, total=1.0)
         bar.update(phases[phase], completed=min(max(share, 0.0), 1.0))
 
-    with bar:
+    with redirect_stdout(sys.stderr), bar:
         yield report
 
 

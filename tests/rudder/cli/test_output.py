@@ -58,6 +58,14 @@ def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFix
     assert captured.err.strip() == ""
 
 
+def test_what_plug_ins_print_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress():
+        print("said by a controller")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "said by a controller" in captured.err
+
+
 def test_plain_values() -> None:
     assert plain({1: np.int32(2), "b": np.array([True]), "c": (Spec("x"), {3})}) == {
         "1": 2,
