@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
@@ -25,6 +26,17 @@ from .contenders import contenders
 from .headroom import headroom_table
 from .machines import bundled
 from .requests import FIRST_SEED, JOBS, Request
+from .robustness.metrics import (
+    COMMUNICATION,
+    EPOCH_SECONDS,
+    FETCHED,
+    HITS,
+    ORACLE_REGRET,
+    PASS_AT_1,
+    REGRET,
+    Metric,
+    measure,
+)
 from .runner import Outcome, evaluate
 
 SEEDS = 10
@@ -164,21 +176,14 @@ def told(outcome: Outcome, seconds: float) -> dict[str, Any]:
              "run_id": c.run_id, "error": c.error}
             for c in failures
         ],
+        "never_valid": never_valid(cells),
         "run_now": outcome.run_now,
         "mlflow_run_id": outcome.parent,
         "seconds": seconds,
     }  # fmt: skip
 
 
-_MEANS = {
-    "communication": "communication_vs_no_buffer",
-    "regret": "regret",
-    "regret_to_timing_oracle": "regret_to_timing_oracle",
-    "hit_rate": "hit_rate",
-    "epoch_seconds": "epoch_seconds",
-    "pass_at_1": "pass_at_1",
-    "fetched": "fetched",
-}
+_MEANS = (COMMUNICATION, REGRET, ORACLE_REGRET, HITS, EPOCH_SECONDS, PASS_AT_1, FETCHED)
 
 
 def table(cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -194,23 +199,23 @@ def table(cells: Sequence[Cell]) -> list[dict[str, Any]]:
             "split": split,
             "runs": sum(cell.finished for cell in own),
             "failed": sum(not cell.finished for cell in own),
-            **{name: _mean(own, key) for name, key in _MEANS.items()},
+            **{metric.key: _mean(own, metric) for metric in _MEANS},
         }
         for (controller, split), own in sorted(groups.items(), key=lambda one: one[0][1])
     ]
 
 
-def _mean(cells: Sequence[Cell], key: str) -> float | None:
-    values = [value for cell in cells if (value := _value(cell, key)) is not None]
+def never_valid(cells: Sequence[Cell]) -> dict[str, int]:
+    """Controllers none of whose answers was valid, by the number of such runs.
+
+    Their buffer was kept throughout: they look as good as one that never replaces.
+    """
+    return dict(Counter(cell.controller for cell in cells if cell.value("valid_share") == 0))
+
+
+def _mean(cells: Sequence[Cell], metric: Metric) -> float | None:
+    values = [value for cell in cells if math.isfinite(value := measure(cell, metric))]
     return sum(values) / len(values) if values else None
-
-
-def _value(cell: Cell, key: str) -> float | None:
-    """A real run has no bounds beside it, but its own counts."""
-    value, fetched, sampled = (cell.value(name) for name in (key, "fetched", "remote_sampled"))
-    if value is None and key == _MEANS["communication"] and fetched is not None and sampled:
-        return fetched / sampled
-    return value
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -219,13 +224,15 @@ def _show(found: dict[str, Any]) -> None:
         title=f"What timing can save: best constant schedule above timing-oracle (below "
         f"{WORTH_DECIDING:.0%}: nothing to decide)",
     )  # fmt: skip
-    columns = ["controller", "split", "runs", "failed", *list(_MEANS)[:5]]
+    columns = ["controller", "split", "runs", "failed", *(metric.key for metric in _MEANS[:5])]
     emit(found["table"], as_json=False, columns=columns, title="\nMeans over scenarios and seeds")
     for failure in found["failures"]:
         say(
             f"failed: {failure['controller']}, {failure['scenario']}, seed {failure['seed']}: "
             f"{failure['error']}"
         )
+    for name, runs in found["never_valid"].items():
+        say(f"{name}: no valid answer in {runs} of its runs; its buffer was kept throughout")
     say(
         f"{found['cells']} cells, {found['control_cells']} controls, {found['headroom_cells']} "
         f"runs for headroom; {found['run_now']} of them run now, in {words(found['seconds'])}; "

@@ -61,7 +61,8 @@ def measured(
     missing = [one for one in learned if _key(one) not in found]
     for number, one in enumerate(missing):
         found[_key(one)] = dataclasses.asdict(costs_of(own_params(one.spec), tuple(plugins)))
-        sweep.save(costs=found)  # a killed sweep measures the others alone
+        # A killed sweep measures the others alone; what gave no answer may do so another time.
+        sweep.save(costs={key: of for key, of in found.items() if of["answer_s"] is not None})
         progress("costs", (number + 1) / len(missing))
     return {
         one.name: Costs(**found[_key(one)]) if one in learned
@@ -92,9 +93,13 @@ def _answers(spec: Spec, plugins: tuple[PluginFile, ...]) -> tuple[int | None, l
     controller = ProcessController(spec, plugins, restarts=0)
     try:
         controller.reset(task())
-        answers = [controller.decide(one) for one in episode()[-ANSWERS - 1 :]]
-        came = [answer.latency_s for answer in answers[1:] if answer.outcome != "error"]
-        return controller.peak_bytes(), came
+        came = []
+        for one in episode()[-ANSWERS - 1 :]:
+            answer = controller.decide(one)
+            if answer.outcome == "error":
+                break  # it would be the same again, and take its time
+            came.append(answer.latency_s)
+        return controller.peak_bytes(), came[1:]
     except ControllerError:
         return None  # why, its cells will tell
     finally:

@@ -61,6 +61,7 @@ class NoStart(Controller):
             raise RuntimeError("no such batch size here")
 
     def _decide(self, observation):
+        print("what a controller prints is no report")
         return Decision(replace=True)
 
 
@@ -81,6 +82,20 @@ class Dying(Controller):
         return Decision(replace=False)
 
 
+class Waiting(Controller):
+    """Asks a server that may not be there yet."""
+
+    tags = Capabilities(llm=True)
+
+    def __init__(self, ready: str):
+        self.ready = ready
+
+    def _decide(self, observation):
+        if not os.path.exists(self.ready):
+            raise RuntimeError("refused")
+        return Decision(replace=False)
+
+
 class Fitted(Controller):
     tags = Capabilities(fitted_model=True)
 
@@ -93,6 +108,7 @@ class Fitted(Controller):
 
 for name, target in {
     "agent": Agent, "no-start": NoStart, "raising": Raising, "dying": Dying, "fitted": Fitted,
+    "waiting": Waiting,
 }.items():
     CONTROLLERS.register(name, target, summary="of the tests")
 '''

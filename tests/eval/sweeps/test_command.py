@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rudder_eval.board import Remaining, words
 from rudder_eval.cells import Cell
-from rudder_eval.commands_evaluate import table
+from rudder_eval.commands_evaluate import never_valid, table
 from rudder_eval.headroom import NOTHING, Bounds, headroom_table
 from rudder_eval.sweep import Planned
 
@@ -33,7 +33,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def test_a_failure_is_shown_and_the_exit_code_is_1(
-    suite: Path, home: Home, plugin: PluginFile, capsys: pytest.CaptureFixture[str]
+    suite: Path, home: Home, plugin: PluginFile, capfd: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [
         "evaluate", str(suite), "-c", "static,no-start:batch_size=20", "--seeds", "2",
@@ -41,13 +41,15 @@ def test_a_failure_is_shown_and_the_exit_code_is_1(
         plugin.path, "--no-track",
     ]  # fmt: skip
     assert main(arguments) == 1
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert printed.out.index("What timing can save") < printed.out.index("Means over")
+    assert "what a controller prints" not in printed.out
+    assert "what a controller prints" in printed.err
     assert "next: 'rudder report tiny'" in printed.err
     assert "failed: no-start:batch_size=20, batch, seed 1000: " in printed.err
     assert "no such batch size here" in printed.err
     assert main([*arguments, "--json"]) == 1
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    told: dict[str, Any] = json.loads(capfd.readouterr().out)
     assert (told["cells"], told["failed"], told["run_now"]) == (2 * 3 + 3, 1, 1)
     assert [row["name"] for row in told["headroom"]] == ["plain", "large", "batch"]
     assert told["failures"][0]["controller"] == "no-start:batch_size=20"
@@ -99,6 +101,25 @@ def test_real_runs_have_a_communication_too() -> None:
     assert row["communication"] == pytest.approx(0.5)
     (other,) = table([cell(0, fetched=20, remote_sampled=50, communication_vs_no_buffer=0.3)])
     assert other["communication"] == 0.3
+
+
+def test_without_a_buffer_there_is_no_regret() -> None:
+    summary = {
+        "fetched": 50, "remote_sampled": 50, "min_fetched": 50, "hits": 0, "regret": 1.0,
+        "regret_to_timing_oracle": 3.1,
+    }  # fmt: skip
+    (row,) = table([Cell("x", "s", "id_val", "none", "baseline", 0, "finished", summary=summary)])
+    assert (row["communication"], row["regret"], row["regret_to_timing_oracle"]) == (1, None, None)
+
+
+def test_who_gave_no_valid_answer_is_told() -> None:
+    cells = [
+        Cell(f"{name}{seed}", "s", "id_val", name, "llm", seed, "finished",
+             summary={"valid_share": share})
+        for name, shares in [("mute", (0.0, 0.0)), ("fine", (1.0, 0.2)), ("not asked", (None,))]
+        for seed, share in enumerate(shares)
+    ]  # fmt: skip
+    assert never_valid(cells) == {"mute": 2}
 
 
 def test_below_two_percent_there_is_nothing_to_decide() -> None:

@@ -79,6 +79,21 @@ def test_memory_of_one_that_cannot_answer_is_not_known(plugin: PluginFile) -> No
     assert found.answer_s is not None
 
 
+def test_what_does_not_answer_is_asked_once_and_measured_when_it_does(
+    home: Home, plugin: PluginFile, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ready = tmp_path / "server"
+    name = f"waiting:ready={ready}"
+    first = run(home, [name], "plain", seeds=1, plugins=[plugin])
+    assert not of(first, name).finished
+    assert not first.sweep.head["costs"]
+    assert capfd.readouterr().err.count("Traceback") == 1
+    ready.touch()
+    again = run(home, [name], "plain", seeds=1, plugins=[plugin])
+    assert of(again, name).finished
+    assert of(again, name).value("answer_s") is not None
+
+
 def test_a_calibration_that_is_none_is_wrong_use(
     home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
