@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
+from rudder.errors import TrackingError
 from rudder.home import Home
 from rudder.plugins import PluginFile
 from rudder.tracking import TrackedRun, Tracker
@@ -60,12 +61,16 @@ def evaluate(
     request.check()
     check_leaks(request.suite, request.contenders, request.seeds)
     tracker = Tracker(home, tracking_uri) if track else None
+    if tracker is not None:
+        _check_store(tracker)
     with alone(home, request.sweep):
         sweep = Sweep.begin(
             home, request.sweep, request.suite, request.engine, request.seeds,
             request.contenders, request.controls, request.machine,
         )  # fmt: skip
         places = Planner(request, home, sweep.folder / SCRATCH, plugins, watch).places()
+        # Not before: what comes to nothing leaves an earlier request as it was.
+        sweep.save(cells=[cell.cell for place in places for cell in place.cells])
         keeping = Keeping(home, sweep.folder, tuple(plugins), tracking_uri)
         with nullcontext() if tracker is None else _parent(tracker, sweep) as tracked:
             if tracked is not None:
@@ -78,6 +83,12 @@ def evaluate(
         return Outcome(sweep, found, now, None if tracked is None else tracked.run_id)
 
 
+def _check_store(tracker: Tracker) -> None:
+    """Tell a URI that is none before anything is run; one that is away gets its runs later."""
+    with suppress(TrackingError), tracker.store.session():
+        pass
+
+
 def _parent(tracker: Tracker, sweep: Sweep) -> TrackedRun:
     tracker.catch_up()
     return open_parent(tracker, sweep)
@@ -88,7 +99,6 @@ def _run(
 ) -> int:
     """Run what a sweep lacks; returns how many cells that were. The caller holds its lock."""
     cells = [cell for place in places for cell in place.cells]
-    sweep.save(cells=[cell.cell for cell in cells])
     known = {digest: cell for digest, cell in sweep.all_cells().items() if cell.finished}
     open_now = {cell.controller for cell in cells if cell.cell not in known}
     asked = [one for one in request.contenders if one.name in open_now]

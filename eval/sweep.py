@@ -138,7 +138,9 @@ class Sweep:
         controls: bool,
         machine: Machine,
     ) -> Sweep:
-        """Begin a sweep, or go on with the one of this name. The caller holds its lock.
+        """Begin a sweep, or go on with the one of this name.
+
+        The caller holds its lock, and saves it once it knows the cells.
 
         Raises:
             UsageError: one of this name is of another suite or engine.
@@ -184,9 +186,7 @@ class Sweep:
             "costs": before.get("costs"),
             "cells": [],
         }
-        sweep = cls(folder, head)
-        sweep.save()
-        return sweep
+        return cls(folder, head)
 
     @property
     def name(self) -> str:

@@ -9,17 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rudder_eval.contenders import contenders
+from rudder_eval.requests import Request
+from rudder_eval.runner import evaluate
+from rudder_eval.sweep import Sweep
 from rudder_eval.tracking import add_to_parent
 
 from rudder.cli.app import main
+from rudder.errors import RudderError, UsageError
 from rudder.home import Home
 from rudder.plugins import PluginFile
 from rudder.result import RunResult
 from rudder.spec import Spec
+from rudder.suite import Suite
 from rudder.tracking import Tracker
 from rudder.tracking.sending import sync
 
-from .conftest import run
+from .conftest import BASE, run, tiny
 
 KEYS = ("controller", "family", "split", "axis", "scenario", "seed", "engine", "sweep")
 
@@ -116,6 +122,23 @@ def test_a_report_is_on_the_run_of_its_sweep(
     assert Path(path).read_bytes() == Path(told["files"]["html"]).read_bytes()
     assert main([*given, "--no-track", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mlflow_run_id"] is None
+
+
+def test_a_store_that_is_none_is_told_at_once_and_changes_nothing(home: Home) -> None:
+    before = run(home, ["static"], "plain", seeds=1)
+    wrong = Request(tiny(), contenders(["always"], home, {}), (1000, 1001))
+    with pytest.raises(UsageError, match="ftp"):
+        evaluate(wrong, home, tracking_uri="ftp://nowhere")
+    assert Sweep.open(before.sweep.folder).cells() == before.cells
+    assert not list(home.outbox.iterdir())
+
+
+def test_a_request_that_comes_to_nothing_leaves_the_one_before(home: Home) -> None:
+    before = run(home, ["static"], "plain", seeds=1)
+    other = Suite.of("tiny", {"base": BASE, "scenarios": {"parts": {"parts": 100_000}}})
+    with pytest.raises(RudderError, match="fewer parts"):
+        evaluate(Request(other, contenders(["always"], home, {}), (1000,)), home, track=False)
+    assert Sweep.open(before.sweep.folder).head == before.sweep.head
 
 
 def test_a_store_that_is_away_gets_all_of_it_later(home: Home) -> None:
