@@ -172,6 +172,8 @@ def _expand(
     where: str, key: str, base: Mapping[str, Any], table: Mapping[str, Any]
 ) -> list[SuiteScenario]:
     """The scenarios of one table: one, or one per combination of ``each``."""
+    if not key.strip() or not key.isprintable():
+        raise SuiteError(f"{where}: a scenario's name is printable text on one line, found {key!r}")
     split, each = table.get("split", "id_train"), table.get("each", {})
     if split not in SPLITS:
         raise SuiteError(f"{where}: split = {split!r}, but splits are {', '.join(SPLITS)}")

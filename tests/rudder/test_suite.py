@@ -116,6 +116,8 @@ def test_the_digest_is_of_names_splits_and_scenarios(suite: Suite) -> None:
         ("base = 3\n[scenarios.a]", "needs at least one table"),
         ("summary = 3\n[scenarios.a]", "summary must be text, found 3"),
         ("[scenarios]\na = 3", "scenarios.a must be a table, found 3"),
+        ('[scenarios." "]', "a scenario's name is printable text on one line, found ' '"),
+        ('[scenarios."a\\nb"]', "a scenario's name is printable text"),
         ("[scenarios.a]\nsplit = 'ood_weather'", r"a\]: split = 'ood_weather'.*ood_rate"),
         ("[scenarios.a]\nsummary = 3", r"\[scenarios.a\]: summary must be text"),
         ("[scenarios.a]\nbufer = 0.1", r"\[scenarios.a\]: bufer = 0.1: no such field"),
