@@ -84,7 +84,7 @@ class DistNodeDataLoader:
         policy: replacement policy spec (``rudder policies``).
         buffer: capacity: a float is a share of the 1-hop halo, an int a count of rows.
         fill: ``empty``, ``degree`` or ``random``: what the buffer holds at the start.
-        prefetch_depth: pulls run at most so many minibatches ahead; 0 = inline.
+        prefetch_depth: pulls run at most so many minibatches ahead; 0 = training waits for each.
         mode: ``async`` never waits for the controller, ``sync`` waits before each pull.
         epochs: how often the loader will be iterated; None = not known, then controllers see no
             progress, and a policy that looks ahead sees no further than the end of an epoch. No

@@ -18,13 +18,12 @@ class Pipeline(Generic[T]):
 
     Items are handed over in order. An exception of the producer is raised in the consumer. Leaving
     the iteration early stops the producer after the item that it is working on. All iterations
-    share one thread: DGL draws by a thread's number, and what is drawn must not depend on how many
-    epochs there were before.
+    share one thread, whatever the depth: DGL draws by a thread's number, and what is drawn must
+    depend neither on how many epochs there were before nor on how far ahead it is drawn.
 
     Args:
-        produce: makes the next item, or returns None at the end; called from one thread only:
-            the background thread, or with ``depth`` 0 the consumer's own.
-        depth: items ahead; 0 = produce when asked.
+        produce: makes the next item, or returns None at the end; called from that thread only.
+        depth: items ahead; 0 = produce when asked, while the consumer waits.
     """
 
     def __init__(self, produce: Callable[[], T | None], depth: int) -> None:
@@ -36,17 +35,6 @@ class Pipeline(Generic[T]):
 
     def __iter__(self) -> Generator[tuple[T, float], None, None]:
         """Yields ``(item, seconds that the consumer waited for it)``; ``close()`` leaves early."""
-        return self._inline() if self._depth == 0 else self._ahead()
-
-    def _inline(self) -> Generator[tuple[T, float], None, None]:
-        while True:
-            start = time.perf_counter()
-            item = self._produce()
-            if item is None:
-                return
-            yield item, time.perf_counter() - start
-
-    def _ahead(self) -> Generator[tuple[T, float], None, None]:
         permits = threading.Semaphore(self._depth)
         ready: queue.SimpleQueue[T | BaseException | None] = queue.SimpleQueue()
         stop = threading.Event()
@@ -70,13 +58,16 @@ class Pipeline(Generic[T]):
         try:
             while True:
                 start = time.perf_counter()
+                if self._depth == 0:  # only now
+                    permits.release()
                 item = ready.get()
                 waited = time.perf_counter() - start
                 if item is None:
                     return
                 if isinstance(item, BaseException):
                     raise item
-                permits.release()
+                if self._depth:
+                    permits.release()
                 yield item, waited
         finally:
             stop.set()

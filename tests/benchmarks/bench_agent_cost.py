@@ -5,8 +5,9 @@
 
 In each block the agent steers a real run; then the same scenario is trained again with replacements
 at the same minibatches of each trainer, which are looked up in the first run's decisions and cost
-nothing. Both sample the same minibatches; what differs is that a model ran beside training. Prints a
-Markdown table: medians over the blocks, in brackets the least and greatest; ratios within blocks.
+nothing. Both sample the same minibatches; what differs is that a model ran beside training.
+Prints a Markdown table: medians over the blocks, in brackets the least and greatest; ratios within
+blocks.
 """
 
 from __future__ import annotations

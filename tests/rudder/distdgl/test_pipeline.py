@@ -41,19 +41,32 @@ def test_never_more_than_depth_ahead_of_the_consumer(depth: int) -> None:
     assert all(a <= depth for a in ahead)
 
 
-def test_depth_0_produces_in_the_consumers_thread_when_asked() -> None:
-    threads: list[int] = []
+def test_depth_0_produces_when_asked() -> None:
     made = 0
 
     def produce() -> int | None:
         nonlocal made
         made += 1
-        threads.append(threading.get_ident())
         return made if made <= 3 else None
 
     for item, _ in Pipeline(produce, 0):
+        time.sleep(0.01)  # long enough for a producer that would not wait
         assert made == item
-    assert set(threads) == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_one_thread_produces_in_all_iterations(depth: int) -> None:
+    threads: set[int] = set()
+    numbers = iter([1, 2, None, 3, None])
+
+    def produce() -> int | None:
+        threads.add(threading.get_ident())
+        return next(numbers)
+
+    pipeline = Pipeline(produce, depth)
+    assert [[item for item, _ in pipeline] for _ in range(2)] == [[1, 2], [3]]
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("depth", [0, 2])
