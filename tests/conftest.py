@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,15 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_DATA = REPOSITORY.parent / "shared" / "data"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _LEFT_OUT = pytest.StashKey[int]()
+
+
+# Ignored where tests run in the background or by nohup; what they start would ignore them too.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 @pytest.fixture(scope="session")

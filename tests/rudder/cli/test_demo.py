@@ -45,6 +45,7 @@ class Untracked:
     """Stands for the tracker and for a run of it: MLflow has tests of its own."""
 
     run_id = "in-mlflow"
+    local_id, uri, start_ms = "here", None, 0
 
     def __init__(self, *_: Any) -> None:
         pass
