@@ -9,7 +9,6 @@ not ask for stay in the file, and are no longer part of the sweep.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import re
@@ -23,6 +22,7 @@ from typing import Any, Literal
 
 from rudder.errors import SweepError, UsageError
 from rudder.home import Home
+from rudder.locks import held
 from rudder.scenario import Scenario
 from rudder.spec import Spec
 from rudder.suite import Suite
@@ -243,7 +243,7 @@ def note_begun(folder: Path, cell: str, run_id: str) -> None:
 
 @contextmanager
 def alone(home: Home, name: str) -> Iterator[None]:
-    """Hold a sweep's lock; the kernel gives it back whatever ends this process.
+    """Hold a sweep's lock.
 
     Raises:
         UsageError: no name for a directory.
@@ -256,14 +256,10 @@ def alone(home: Home, name: str) -> Iterator[None]:
         )
     folder = home.sweeps / name
     folder.mkdir(exist_ok=True)
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SweepError(
-                f"another process works at the sweep {folder}; wait for its end, or choose "
-                "another --name"
-            ) from error
+    busy = SweepError(
+        f"another process works at the sweep {folder}; wait for its end, or choose another --name"
+    )
+    with held(folder / LOCK, busy):
         yield
 
 

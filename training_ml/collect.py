@@ -7,20 +7,19 @@ so that whatever ends the work, a finished run is never made again, and no half 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import platform
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rudder.engine import Engine, Progress, RunOptions
 from rudder.errors import CollectionError, RudderError, ScenarioError, UsageError
 from rudder.home import Home
+from rudder.locks import held
 from rudder.model.find import locate
 from rudder.parallel import each
 from rudder.partition import Partition
@@ -159,7 +158,8 @@ def collect(
     _check(suite, request, home)
     folder = home.collections / _checked_name(name or suite.name)
     begin(folder, request)
-    with _alone(folder):
+    busy = CollectionError(f"another process is making the collection {folder}; wait for its end")
+    with held(folder / LOCK, busy):
         if (folder / COLLECTION_FILE).is_file():
             try:
                 return Outcome(Collection.open(folder, home), 0, 0)
@@ -361,19 +361,6 @@ def _checked_name(name: str) -> str:
             "letter or digit first"
         )
     return name
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the collection's lock; the kernel gives it back whatever ends this process."""
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CollectionError(
-                f"another process is making the collection {folder}; wait for its end"
-            ) from error
-        yield
 
 
 def _run_id(item: SuiteScenario, seed: int, schedule: str, trace_id: str) -> str:

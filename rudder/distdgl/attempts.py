@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import threading
@@ -24,6 +23,7 @@ from rudder.errors import (
     TransportError,
     UsageError,
 )
+from rudder.locks import held
 
 _log = logging.getLogger(__name__)
 
@@ -74,19 +74,14 @@ def unfinished_job(run_dir: Path, *, all_here: bool = True) -> Job:
 
 @contextmanager
 def alone(run_dir: Path) -> Iterator[None]:
-    """Hold a run's directory; the kernel gives it back whatever ends this process.
+    """Hold a run's directory.
 
     Raises:
         UsageError: another process trains it.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    with (run_dir / _LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(
-                f"another process trains {run_dir}; wait for its end, or end it first"
-            ) from error
+    busy = UsageError(f"another process trains {run_dir}; wait for its end, or end it first")
+    with held(run_dir / _LOCK, busy):
         yield
 
 

@@ -136,7 +136,7 @@ class Keeper:
         if int(everywhere):
             self._tails.append(epoch)
             self._rows, self._journal = len(self._loader.rows), position
-            checkpoint.keep_last(self._folder, self._tails, self._own)
+            _quietly(lambda: checkpoint.keep_last(self._folder, self._tails, self._own))
         else:
             problem = problem or "another rank could not write its part"
             _quietly(lambda: checkpoint.clear(self._folder, epoch - 1, self._own))
