@@ -62,9 +62,10 @@ def phases(machine: Machine, load: Load, ranks: int, depth: int) -> Phases:
         fetch_s = fetch_s + gradients
     compute_s = train_s + exchange
     if depth and machine.cores:
-        # Both threads of all trainers share the cores: no round is shorter than their work.
+        # Both threads of all trainers share the cores: no round is shorter than their work. While
+        # gradients are on the link, the other thread has the cores.
         busy = ranks / machine.cores * (sample + serve + train)
-        compute_s = np.maximum(train_s, busy) + exchange
+        compute_s = np.maximum(compute_s, busy)
     return Phases(sample_s, fetch_s, compute_s)
 
 

@@ -52,11 +52,14 @@ def test_a_bucket_fills_in_pauses() -> None:
 
 
 def test_overlap_shares_link_and_cores() -> None:
-    """Pulls wait for the gradients too; no round is shorter than 2 x (2 + 2.92 + 5.84) ms."""
+    """Pulls wait for the gradients too; no round is shorter than 2 x (2 + 2.92 + 5.84) ms, part
+    of which passes while gradients are on the link."""
     found = phases(MACHINE, load(8), ranks=4, depth=2)
     assert found.sample_s == pytest.approx(4e-3 + 30e-3)
     assert found.fetch_s == pytest.approx(5.84e-3 + (75e-3 + 90e-3) / 0.8)
-    assert found.compute_s == pytest.approx(2 * 10.76e-3 + 90e-3 / 0.8)
+    assert found.compute_s == pytest.approx(11.68e-3 + 90e-3 / 0.8)
+    fast = phases(MACHINE, load(100), ranks=4, depth=2)  # 11.68 ms + 9 ms: less than the cores need
+    assert fast.compute_s == pytest.approx(2 * 10.76e-3)
 
 
 def test_messages_take_their_latency() -> None:
