@@ -249,7 +249,7 @@ def _same_types(schema: pa.Schema) -> bool:
 def _read(path: Path, columns: list[str]) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read(columns=columns)
+            return file.read(columns=columns, use_threads=False)
     except _DAMAGE as error:
         raise _damaged(path, error) from error
 

@@ -134,8 +134,9 @@ def show(tables: Mapping[str, Sequence[Mapping[str, Any]]], *, as_json: bool) ->
         print(json.dumps(tables, indent=2))
         return
     for title, rows in tables.items():
-        print(f"\n{title}\n")
-        _markdown(rows)
+        if rows:
+            print(f"\n{title}\n")
+            _markdown(rows)
 
 
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> None:
