@@ -25,6 +25,17 @@ def _slots_for(rows: int) -> int:
     return 1 << (2 * rows - 1).bit_length()
 
 
+def _empty_table(rows: int) -> Ids:
+    """An id map for so many records.
+
+    Written once, not ``np.zeros``: only of ``np.empty`` numpy asks the kernel for huge pages, and a
+    look-up somewhere in a large map else waits for the page's address too.
+    """
+    table = np.empty(_slots_for(rows), np.int64)
+    table.fill(0)
+    return table
+
+
 def grown_chains(chains: Ids, rows: int) -> Ids:
     """Chains of at least so many rows, those given in front; grows by doubling."""
     if rows <= len(chains):
@@ -43,7 +54,7 @@ class Records:
         rows = max(4 * capacity, 1024)
         self.rec = _records(rows)
         self.val: Floats = self.rec.view(np.float64)
-        self.table: Ids = np.zeros(_slots_for(rows), np.int64)
+        self.table = _empty_table(rows)
         self.state: Ids = np.zeros(kernels.SCALARS, np.int64)
 
     def reserve(self, new: int) -> None:
@@ -56,7 +67,7 @@ class Records:
         grown[:used] = self.rec[:used]
         self.rec = grown
         self.val = grown.view(np.float64)
-        self.table = np.zeros(_slots_for(rows), np.int64)
+        self.table = _empty_table(rows)
         kernels.rehash(self.table, self.rec, used)
 
     def take_over(self, other: Records) -> None:

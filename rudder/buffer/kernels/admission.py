@@ -162,9 +162,7 @@ def _worst(rec: Ids, chains: Ids, bucket: int, count: int, extra: int, ties: boo
     """Unlink the ``count`` worst of a bucket; in order unless all its keys are ``ties``."""
     out = np.empty(count, np.int64)
     if count == size_of(chains, bucket):
-        at = 0
-        for c in (2 * bucket, 2 * bucket + 1):
-            at = gather(rec, chains, c, out, at)
+        gather(rec, chains, np.arange(2 * bucket, 2 * bucket + 2), out)
         clear(chains, bucket)
     else:
         take_part(rec, chains, bucket, count, 4 * (count + extra) + 256, out)

@@ -20,6 +20,9 @@ from rudder.jit import jit
 
 HEAD, TAIL, COUNT, CHAIN_WIDTH = range(4)
 """Columns of the chain arrays."""
+_LANES = 8
+"""Chains that are followed at once."""
+_DONE = 1 << 62
 
 
 @inline
@@ -141,24 +144,40 @@ def in_order(rec: Ids, items: Ids) -> Ids:
 
 
 @jit
-def gather(rec: Ids, chains: Ids, c: int, out: Ids, at: int) -> Any:
-    """Write a chain's records to ``out`` from ``at`` on, in order; returns where they end.
+def gather(rec: Ids, chains: Ids, which: Ids, out: Ids) -> Any:
+    """Write the records of some chains to ``out``, chain after chain, each in order.
 
-    From both ends at once: each end waits for its own reads.
+    Several chains at once, and each from both ends: whoever follows a chain waits for every read.
+    Returns the number of records.
     """
-    size = chains[c, COUNT]
-    first, last = at, at + size - 1
-    head, tail = chains[c, HEAD], chains[c, TAIL]
-    while first < last:
-        out[first] = head
-        out[last] = tail
-        head = rec[head, NEXT]
-        tail = rec[tail, PREV]
-        first += 1
-        last -= 1
-    if first == last:
-        out[first] = head
-    return at + size
+    lanes = min(_LANES, len(which))
+    first = np.zeros(lanes, np.int64)
+    last = np.full(lanes, -1, np.int64)
+    head = np.empty(lanes, np.int64)
+    tail = np.empty(lanes, np.int64)
+    coming = end = 0
+    left = lanes
+    while left:
+        for lane in range(lanes):
+            i, j = first[lane], last[lane]
+            if i > j:  # this lane's chain is done, or none was begun
+                if coming < len(which):
+                    c = which[coming]
+                    size = chains[c, COUNT]
+                    first[lane], last[lane] = end, end + size - 1
+                    head[lane], tail[lane] = chains[c, HEAD], chains[c, TAIL]
+                    end += size
+                    coming += 1
+                elif i != _DONE:
+                    first[lane], last[lane] = _DONE, _DONE - 1
+                    left -= 1
+                continue
+            h, t = head[lane], tail[lane]
+            out[i] = h
+            out[j] = t
+            head[lane], tail[lane] = rec[h, NEXT], rec[t, PREV]
+            first[lane], last[lane] = i + 1, j - 1
+    return end
 
 
 @jit
@@ -182,7 +201,7 @@ def take_part(rec: Ids, chains: Ids, bucket: int, need: int, budget: int, out: I
         return
     if tidy + loose <= budget:
         items = np.empty(tidy + loose, np.int64)
-        gather(rec, chains, c + 1, items, gather(rec, chains, c, items, 0))
+        gather(rec, chains, np.arange(c, c + 2), items)
         _select(rec, items, need)
         out[:need] = items[:need]
         if 2 * need > len(items):  # cheaper to link the others anew
@@ -196,7 +215,7 @@ def take_part(rec: Ids, chains: Ids, bucket: int, need: int, budget: int, out: I
     # A bucket that is large against the work at hand is put in order once, not looked through
     # again at every replacement.
     items = np.empty(loose, np.int64)
-    gather(rec, chains, c + 1, items, 0)
+    gather(rec, chains, np.arange(c + 1, c + 2), items)
     items = in_order(rec, items)
     if 4 * loose > tidy:
         first = chains[c, HEAD] if tidy else -1
@@ -233,17 +252,24 @@ def take(
 
     Returns the bucket that was looked at last. There are enough records in that direction.
     """
-    at = 0
-    while at < need:
+    at = whole = 0
+    first = bucket
+    while at < need:  # whole buckets
         size = size_of(chains, bucket)
-        if size == 0:
-            bucket += way
-        elif size <= need - at:
-            for c in (2 * bucket, 2 * bucket + 1):
-                at = gather(rec, chains, c, out, at)
-            clear(chains, bucket)
-            bucket += way
-        else:
-            take_part(rec, chains, bucket, need - at, 4 * (need + extra) + 256, out[at:])
-            at = need
+        if size > need - at:
+            break
+        whole += size > 0
+        at += size
+        bucket += way
+    which = np.empty(2 * whole, np.int64)
+    n = 0
+    for b in range(first, bucket, way):
+        if size_of(chains, b):
+            which[n], which[n + 1] = 2 * b, 2 * b + 1
+            n += 2
+    gather(rec, chains, which, out)
+    for c in which[::2]:
+        clear(chains, c // 2)
+    if at < need:
+        take_part(rec, chains, bucket, need - at, 4 * (need + extra) + 256, out[at:])
     return bucket

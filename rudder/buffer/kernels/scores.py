@@ -189,12 +189,14 @@ def replace(
             slot = rec[victim, SLOT]
             rec[victim, SLOT] = -1
             rec[victim, CHAIN] = -1
-            score = decayed(val[victim, VALUE], par[LN_DECAY], now - rec[victim, TOUCHED])
+            idle = now - rec[victim, TOUCHED]
             rec[victim, TOUCHED] = now
-            val[victim, VALUE] = 0.0
             if par[VICTIM_SCORE]:
+                score = decayed(val[victim, VALUE], par[LN_DECAY], idle)
                 val[victim, VALUE] = max(score, TINY)
                 _link_count(rec, val, counts, state, par, victim)
+            else:
+                val[victim, VALUE] = 0.0
         r = chosen[i]
         entrants[i] = rec[r, ID]
         entrant_slots[i] = slot
