@@ -186,6 +186,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, nargs="+", help="predict these; make no runs")
     parser.add_argument("--home", type=Path, help="data directory")
     parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is left out")
+    parser.add_argument("--seed", type=int, default=0, help="of all runs")
     parser.add_argument("--out", type=Path, help="write the calibration there")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
@@ -233,7 +234,7 @@ def new_runs(
         for name, graph in graphs.items()
     }
     if machine is None:
-        calibrating = measure(Scenario.make(**CALIBRATION), "none", home)
+        calibrating = measure(Scenario.make(**CALIBRATION, seed=given.seed), "none", home)
         machine = calibrate(calibrating.run, traffic["debian"], cores=calibrating.cores)
         machine = replace(machine, cores=float(len(os.sched_getaffinity(0))))
         if given.out:
@@ -241,7 +242,9 @@ def new_runs(
         say(f"calibrated from {machine.source['run_id']}, {calibrating.cores:.2f} cores left to it")
     table = []
     for graph, controller, rate, fields in CASES:
-        scenario = Scenario.make(graph=graphs[graph], rate=rate, epochs=given.epochs, **fields)
+        scenario = Scenario.make(
+            graph=graphs[graph], rate=rate, epochs=given.epochs, seed=given.seed, **fields
+        )
         table.append(compare(measure(scenario, controller, home), traffic[graph], machine))
         say(json.dumps(table[-1]))
     return table
