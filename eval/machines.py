@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rudder.timing import Machine
 from rudder.timing.machine import UNITS
+from rudder.timing.phases import EQUATIONS
 
 BUNDLED = Path(__file__).parent / "machine.json"
 
@@ -20,6 +21,6 @@ def bundled() -> Machine:
 
 
 def digest_of(machine: Machine) -> str:
-    """Another clock, other cells: 16 hex digits over the parameters alone."""
-    told = json.dumps([getattr(machine, name) for name in UNITS])
+    """Another clock, other cells: 16 hex digits over the parameters and the equations' version."""
+    told = json.dumps([EQUATIONS, *(getattr(machine, name) for name in UNITS)])
     return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -26,12 +26,14 @@ class Recorded(Controller):
         run: run directory, or a file of decisions in it (one rank's journal will do for that rank).
 
     Raises:
-        SpecError: no run was named.
+        SpecError: no run was named, or there is none: the latter before anything is replayed.
     """
 
     tags: Capabilities = Capabilities(replay_only=True)
 
     def __init__(self, run: str = "") -> None:
+        if run and not (place := Path(run).expanduser().resolve()).exists():
+            raise SpecError(f"recorded: there is no run at {place}; give its directory")
         self.run = run
         self._answers: dict[int, Decision] = {}
 

@@ -10,6 +10,10 @@ import numpy.typing as npt
 from rudder.result import ID_BYTES
 from rudder.timing.machine import Machine
 
+EQUATIONS = 2
+"""Version of these equations and of those in :mod:`rudder.timing.recurrence`: seconds of two
+versions are not put into one table."""
+
 Floats = npt.NDArray[np.float64]
 
 

@@ -52,6 +52,7 @@ def test_an_oracle_is_asked_for(cli: Cli) -> None:
         (["debian-demo", "--policy", "scor"], "did you mean 'score'"),
         (["debian-demo", "--batch-size", "7"], "No such option"),
         (["debian-demo", "-c", "recorded"], "recorded:run=DIRECTORY"),
+        (["debian-demo", "-c", "recorded:run=gone"], "there is no run at /"),
         (["debian-demo", "--time", "c.json"], "/c.json; 'rudder calibrate-time'"),
         (["debian-demo", "--oracle", "timing-orcale"], "did you mean 'timing-oracle'"),
         (["debian-demo", "--buffer", "1000000"], "at most"),

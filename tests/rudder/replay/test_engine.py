@@ -249,8 +249,10 @@ def test_recorded_answers_give_the_same_counts(
 def test_recorded_needs_a_run(trace: Trace, replay: Replay, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="recorded:run=DIRECTORY"):
         replay(trace, "recorded")
-    with pytest.raises(ControllerError, match=r"nowhere.*cannot be read"):
+    with pytest.raises(SpecError, match=r"there is no run at .*nowhere"):
         replay(trace, f"recorded:run={tmp_path / 'nowhere'}")
+    with pytest.raises(ControllerError, match=r"decisions\.jsonl cannot be read"):
+        replay(trace, f"recorded:run={tmp_path}")
     (tmp_path / "binary.jsonl").write_bytes(b"PAR1\xff\n")
     with pytest.raises(ControllerError, match=r"binary\.jsonl holds no decisions"):
         replay(trace, f"recorded:run={tmp_path / 'binary.jsonl'}")
