@@ -29,6 +29,8 @@ def main(parts: int, seed: int, parent: int) -> None:
     kinds = np.empty(train.size, np.int64)
     kinds[new] = train
     graph = dgl.graph((ends[0], ends[1]), num_nodes=train.size)
+    if graph.is_multigraph:  # edges that repeat overrun DGL's buffers
+        graph = dgl.to_simple(graph)
     found = metis_partition_assignment(graph, parts, balance_ntypes=torch.from_numpy(kinds))
     if found is None:
         raise SystemExit("METIS returned no assignment")

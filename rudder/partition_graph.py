@@ -66,8 +66,8 @@ def train_nodes(partition: Partition) -> Ids:
 def communities(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]:
     """Which of ``count`` communities each owned node of ``part`` is in: int32 ``[owned]``.
 
-    They are METIS' parts of the subgraph that the part owns: few edges between them. Kept in the
-    partition's folder, so that every process and every later run finds the same ones.
+    They are METIS' parts of the subgraph that the part owns: few edges between them, the same ones
+    wherever the partition is the same. Kept in the partition's folder.
 
     Raises:
         ScenarioError: more communities than the part has nodes.
@@ -104,8 +104,12 @@ def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]
     src, dst = src[inside], dst[inside]
     order = np.lexsort((src, dst))
     ends = torch.from_numpy(src[order]), torch.from_numpy(dst[order])
+    graph = dgl.graph(ends, num_nodes=owned)
+    if graph.is_multigraph:  # edges that repeat overrun DGL's buffers
+        graph = dgl.to_simple(graph)
     with contextlib.redirect_stdout(io.StringIO()) as said:  # DGL prints how long it took
-        found = metis_partition_assignment(dgl.graph(ends, num_nodes=owned), count)
+        # By bisection: METIS' other way finds other communities at every call.
+        found = metis_partition_assignment(graph, count, mode="recursive")
     _log.debug("%s", said.getvalue().strip())
     if found is None:
         raise PartitionError(

@@ -18,6 +18,7 @@ from rudder_datasets.partition_assign import random_assignment
 from rudder.dataset import Graph
 from rudder.errors import PartitionError, ScenarioError
 from rudder.partition import Partition
+from rudder.partition_graph import communities
 from rudder.registries import PARTITIONERS
 
 from .toy import EDGES, NODES, WIDTH, loaded, make_graph, original_ids, silent
@@ -181,6 +182,18 @@ def test_metis_spreads_training_nodes_that_lie_together(tmp_path: Path) -> None:
     graph = dataclasses.replace(graph, train=group == 0, val=none, test=none)
     made = MetisPartitioner().partition(graph, "toy", 4, 0, tmp_path, silent)
     assert max(made.part_train) < 40  # of 100, which fewest cut edges would leave in one part
+
+
+def test_metis_bears_edges_that_repeat(tmp_path: Path) -> None:
+    """DGL makes a graph symmetric for METIS, and such graphs overran its memory."""
+    rng = np.random.default_rng(0)
+    weight = 1 / np.arange(1, 2001) ** 0.8
+    src, dst = rng.choice(2000, (2, 40_000), p=weight / weight.sum())
+    assert len(np.unique(src * 2000 + dst)) < 35_000
+    graph = dataclasses.replace(make_graph(nodes=2000, edges=0), src=src, dst=dst)
+    made = MetisPartitioner().partition(graph, "toy", 4, 0, tmp_path, silent)
+    assert sum(made.part_edges) == 40_000
+    assert sorted(np.unique(communities(made, 1, 3))) == [0, 1, 2]
 
 
 def test_seed_matters(tmp_path: Path) -> None:
