@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 
 Assignment = npt.NDArray[np.int32]
 
+_ZERO_MEMORY = {"MALLOC_PERTURB_": "255"}
+"""Has glibc fill memory that it hands out with the complement of that byte (mallopt(3))."""
+
 
 def random_assignment(graph: Graph, parts: int, seed: int) -> Assignment:
     """Deal shuffled nodes round-robin, training nodes first: parts differ by one node at most,
@@ -33,7 +36,8 @@ def metis_assignment(graph: Graph, parts: int, seed: int, scratch: Path) -> Assi
     """METIS with training and other nodes balanced apart. int32 ``[N]`` by node.
 
     DGL offers no seed for METIS: the seed permutes the nodes that METIS sees, which changes its
-    result. The same seed may still give another result, so callers store the assignment.
+    result. METIS reads memory that it has not written, so that one seed gave several results; it
+    is given memory that is zero.
 
     METIS runs in a child process: it may end its process by a signal, writes to the terminal, and
     gives its memory back only at the end.
@@ -54,6 +58,7 @@ def metis_assignment(graph: Graph, parts: int, seed: int, scratch: Path) -> Assi
     done = subprocess.run(
         command,
         cwd=scratch,
+        env={**os.environ, **_ZERO_MEMORY},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -13,13 +13,13 @@ from rudder_datasets import partition as partition_module
 from rudder_datasets import partition_write
 from rudder_datasets.memory import available_memory
 from rudder_datasets.partition import MetisPartitioner, RandomPartitioner
-from rudder_datasets.partition_assign import random_assignment
+from rudder_datasets.partition_assign import metis_assignment, random_assignment
 
 from rudder.dataset import Graph
 from rudder.errors import PartitionError, ScenarioError
 from rudder.partition import Partition
 from rudder.partition_graph import communities
-from rudder.registries import PARTITIONERS
+from rudder.registries import DATASETS, PARTITIONERS
 
 from .toy import EDGES, NODES, WIDTH, loaded, make_graph, original_ids, silent
 
@@ -194,6 +194,18 @@ def test_metis_bears_edges_that_repeat(tmp_path: Path) -> None:
     made = MetisPartitioner().partition(graph, "toy", 4, 0, tmp_path, silent)
     assert sum(made.part_edges) == 40_000
     assert sorted(np.unique(communities(made, 1, 3))) == [0, 1, 2]
+
+
+def test_metis_does_not_depend_on_what_memory_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads some that it has not written: what glibc fills that with decided between parts."""
+    graph = DATASETS.build("rmat:nodes=4000,edges=60000")
+    found = []
+    for filling in ("85", "170"):
+        monkeypatch.setenv("MALLOC_PERTURB_", filling)
+        found.append(metis_assignment(graph, 4, 0, tmp_path))
+    assert np.array_equal(*found)
 
 
 def test_seed_matters(tmp_path: Path) -> None:
