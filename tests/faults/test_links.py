@@ -11,6 +11,7 @@ from .conftest import MOMENTS, SOME, THRICE, Train, inside
 pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 DOWN_S = 5.0
+SLOW_S = 8.0
 
 
 @THRICE
@@ -33,10 +34,14 @@ def test_a_link_is_down_for_5_seconds(train: Train, moment: str, repeat: int) ->
 @THRICE
 @MOMENTS
 def test_a_link_becomes_slow(train: Train, moment: str, repeat: int) -> None:
-    training = train(epochs=SOME // 10)
+    # From the start: all of a short run is slow. Later: a while of one that outlasts it.
+    training = train(epochs=SOME // 10 if moment == "start-up" else SOME)
     training.wait_for(moment)
     world = training.first_processes()["world"]
     inside(world, "rate", "v1", "4")
+    if moment == "mid-epoch":
+        time.sleep(SLOW_S)
+        inside(world, "rate", "v1", "10000")
     training.goes_on()
     result = training.result()
     assert sum(result.minibatches.column("fetch_s").to_pylist()) > 1.0
