@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 from rudder.cluster.namespaces import die_with_parent
+from rudder.partition_graph import assigned
 
 
 def main(parts: int, seed: int, parent: int) -> None:
@@ -21,7 +22,6 @@ def main(parts: int, seed: int, parent: int) -> None:
         raise SystemExit("the process that asked for the partition is gone")
     import dgl
     import torch
-    from dgl.partition import metis_partition_assignment
 
     train = np.load("train.npy", allow_pickle=False)
     new = np.random.default_rng(seed).permutation(train.size)
@@ -29,9 +29,7 @@ def main(parts: int, seed: int, parent: int) -> None:
     kinds = np.empty(train.size, np.int64)
     kinds[new] = train
     graph = dgl.graph((ends[0], ends[1]), num_nodes=train.size)
-    if graph.is_multigraph:  # edges that repeat overrun DGL's buffers
-        graph = dgl.to_simple(graph)
-    found = metis_partition_assignment(graph, parts, balance_ntypes=torch.from_numpy(kinds))
+    found = assigned(graph, parts, balance_ntypes=torch.from_numpy(kinds))
     if found is None:
         raise SystemExit("METIS returned no assignment")
     np.save("assignment.npy", found.numpy()[new].astype(np.int32))

@@ -95,7 +95,6 @@ def communities(partition: Partition, part: int, count: int) -> npt.NDArray[np.i
 def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]:
     import dgl
     import torch
-    from dgl.partition import metis_partition_assignment
 
     src, dst = part_edges(partition, part)
     first, owned = sum(partition.part_nodes[:part]), partition.part_nodes[part]
@@ -104,12 +103,9 @@ def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]
     src, dst = src[inside], dst[inside]
     order = np.lexsort((src, dst))
     ends = torch.from_numpy(src[order]), torch.from_numpy(dst[order])
-    graph = dgl.graph(ends, num_nodes=owned)
-    if graph.is_multigraph:  # edges that repeat overrun DGL's buffers
-        graph = dgl.to_simple(graph)
     with contextlib.redirect_stdout(io.StringIO()) as said:  # DGL prints how long it took
         # By bisection: METIS' other way finds other communities at every call.
-        found = metis_partition_assignment(graph, count, mode="recursive")
+        found = assigned(dgl.graph(ends, num_nodes=owned), count, mode="recursive")
     _log.debug("%s", said.getvalue().strip())
     if found is None:
         raise PartitionError(
@@ -118,6 +114,20 @@ def _metis(partition: Partition, part: int, count: int) -> npt.NDArray[np.int32]
         )
     assignment: npt.NDArray[np.int32] = found.numpy().astype(np.int32)
     return assignment
+
+
+def assigned(graph: Any, parts: int, **how: Any) -> Any:
+    """METIS' part of each node of a ``DGLGraph``: a tensor, int64 ``[N]``; None = it failed.
+
+    Args:
+        how: options of ``dgl.partition.metis_partition_assignment``.
+    """
+    import dgl
+    from dgl.partition import metis_partition_assignment
+
+    if graph.is_multigraph:  # edges that repeat overrun DGL's buffers
+        graph = dgl.to_simple(graph)
+    return metis_partition_assignment(graph, parts, **how)
 
 
 def _keep(path: Path, array: npt.NDArray[np.int32]) -> None:

@@ -23,6 +23,7 @@ HEAD, TAIL, COUNT, CHAIN_WIDTH = range(4)
 _LANES = 8
 """Chains that are followed at once."""
 _DONE = 1 << 62
+"""Place in the output of a lane for which no chain is left."""
 
 
 @inline
@@ -144,11 +145,10 @@ def in_order(rec: Ids, items: Ids) -> Ids:
 
 
 @jit
-def gather(rec: Ids, chains: Ids, which: Ids, out: Ids) -> Any:
+def gather(rec: Ids, chains: Ids, which: Ids, out: Ids) -> None:
     """Write the records of some chains to ``out``, chain after chain, each in order.
 
     Several chains at once, and each from both ends: whoever follows a chain waits for every read.
-    Returns the number of records.
     """
     lanes = min(_LANES, len(which))
     first = np.zeros(lanes, np.int64)
@@ -177,7 +177,6 @@ def gather(rec: Ids, chains: Ids, which: Ids, out: Ids) -> Any:
             out[j] = t
             head[lane], tail[lane] = rec[h, NEXT], rec[t, PREV]
             first[lane], last[lane] = i + 1, j - 1
-    return end
 
 
 @jit
